@@ -142,28 +142,24 @@ def global_state(device_name: str | None = None) -> Variable:
     return _global_generator.state_on(device_name or current())
 
 
-def global_place(device_name: str) -> np.ndarray | None:
-    """Returns the seed and the counter of the generator that is used where no seed is given.
+def global_places() -> dict[str, list[int]]:
+    """Returns the seed and the counter of the generator that is used where no seed is given, for
+    each device that has drawn from it.
+    """
+    states = _global_generator.states
+    return {device: [int(n) for n in state.numpy()] for device, state in states.items()}
+
+
+def restore_global_places(places: dict[str, list[int]]) -> None:
+    """Makes that generator go on where `global_places` found it.
 
     Args:
-        device_name: Each device has a counter.
-
-    Returns:
-        An array, int64 (2,), or None where nothing was drawn on the device.
+        places: What `global_places` returned. Devices that are not there are left out.
     """
-    state = _global_generator.states.get(device_name)
-    return None if state is None else state.numpy()
-
-
-def restore_global_place(device_name: str, place: np.ndarray) -> None:
-    """Makes that generator go on where `global_place` found one.
-
-    Args:
-        device_name: The device that it draws on.
-        place: What `global_place` returned.
-    """
-    seed, counter = (int(number) for number in place)
-    _global_generator.restore(device_name, seed, counter)
+    usable = {name for name, is_usable, _ in _core.list_devices() if is_usable}
+    for device, (seed, counter) in places.items():
+        if device in usable:
+            _global_generator.restore(device, int(seed), int(counter))
 
 
 _num_default_seeds = 0

@@ -36,6 +36,9 @@ class Callback:
     1 ['loss', 'mae']
     """
 
+    # Whether its hooks are called after those of the others.
+    _comes_last = False
+
     def __init__(self) -> None:
         self.params: dict | None = None
         self._model: Any = None
@@ -60,6 +63,39 @@ class Callback:
             model: the model that is trained, evaluated or predicts.
         """
         self._model = model
+
+    def state_dict(self) -> dict[str, Any]:
+        """What this callback knows of a training, for one that is interrupted and goes on.
+
+        `BackupAndRestore` keeps it with the training's state. The name is the one that PyTorch
+        Lightning's callbacks have.
+
+        Returns:
+            A dictionary of numbers, texts, None, NumPy arrays, and lists and dictionaries of them.
+
+        >>> class Slowest(keras.callbacks.Callback):
+        ...     longest = 0.0
+        ...     def state_dict(self):
+        ...         return {"longest": self.longest}
+        ...     def load_state_dict(self, state):
+        ...         self.longest = state["longest"]
+        >>> Slowest().state_dict()
+        {'longest': 0.0}
+        """
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on with what `state_dict` returned, where `BackupAndRestore` restores a training.
+
+        It is called after `on_train_begin`; and once more after `on_epoch_begin`, where training
+        goes on in the middle of an epoch.
+
+        Args:
+            state: what `state_dict` returned. Tuples have become lists.
+        """
+
+    def _close(self) -> None:
+        """Closes files and displays where training was interrupted, without `on_train_end`."""
 
     def uses_batch_hooks(self, kind: str) -> bool:
         """Tells whether hooks for batches are called, which keeps steps from running together.

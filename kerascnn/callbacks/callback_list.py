@@ -1,5 +1,6 @@
 """Treats all callbacks of a fit as one."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from kerascnn.callbacks.progbar_logger import ProgbarLogger
 
 
 class CallbackList(Callback):
-    """Calls each callback in the order in which they were given.
+    """Calls each callback in the order in which they were given, `BackupAndRestore` last.
 
     A training loop of your own calls its hooks, as `fit` does.
 
@@ -56,6 +57,7 @@ class CallbackList(Callback):
                 )
         self._history = self._find_or_add(History, add_history)
         self._find_or_add(ProgbarLogger, add_progbar)
+        self._sort()
         if model is not None:
             self.set_model(model)
         self.set_params(params)
@@ -74,6 +76,30 @@ class CallbackList(Callback):
             callback: a `Callback`.
         """
         self.callbacks.append(callback)
+        self._sort()
+
+    def _sort(self) -> None:
+        self.callbacks.sort(key=lambda callback: callback._comes_last)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the callbacks know, by their classes and, where several are of one, their places."""
+        states = {name: callback.state_dict() for name, callback in self._named()}
+        return {name: state for name, state in states.items() if state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Gives each callback its part of what `state_dict` returned, if there is one."""
+        for name, callback in self._named():
+            if name in state:
+                callback.load_state_dict(state[name])
+
+    def _named(self) -> list[tuple[str, Callback]]:
+        counts: Counter[str] = Counter()
+        named = []
+        for callback in self.callbacks:
+            kind = type(callback).__name__
+            named.append((f"{kind}_{counts[kind]}", callback))
+            counts[kind] += 1
+        return named
 
     def set_params(self, params: dict) -> None:
         self.params = params
@@ -104,10 +130,9 @@ class CallbackList(Callback):
                 handler(batch)
 
     def close(self) -> None:
-        """Leaves displays as they are; called when training is interrupted."""
+        """Leaves displays as they are and closes files; called when training is interrupted."""
         for callback in self.callbacks:
-            if isinstance(callback, ProgbarLogger):
-                callback.close()
+            callback._close()
 
     def _call(self, hook: str, *args: Any) -> None:
         *place, logs = args

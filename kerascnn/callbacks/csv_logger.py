@@ -2,8 +2,9 @@
 
 import csv
 import os
+import warnings
 from collections.abc import Iterable
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import numpy as np
 
@@ -43,16 +44,55 @@ class CSVLogger(Callback):
         self.keys: list[str] | None = None
         self.writer: csv.DictWriter | None = None
         self.csv_file: TextIO | None = None
+        self._has_begun = False
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         if self.append and os.path.exists(self.filename):
             with open(self.filename) as file:
                 self.append_header = not file.readline()
         self._close()
-        # newline="\n" keeps the line ends that the csv module writes.
-        self.csv_file = open(self.filename, "a" if self.append else "w", newline="\n")  # noqa: SIM115
         self.writer = None
         self.keys = None
+        self._has_begun = True
+
+    def _open(self) -> TextIO:
+        """Opens the file, not before an epoch begins: a training that goes on keeps its lines."""
+        if self.csv_file is None:
+            self.csv_file = _opened(self.filename, "a" if self.append else "w")
+        return self.csv_file
+
+    def state_dict(self) -> dict[str, Any]:
+        if self.csv_file is None:
+            return {}
+        self.csv_file.flush()
+        os.fsync(self.csv_file.fileno())
+        return {"size": self.csv_file.tell(), "keys": self.keys}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._close()
+        self.writer = None
+        self.keys = state["keys"]
+        self.csv_file = self._shortened(state["size"])
+        if self.csv_file is None:
+            warnings.warn(
+                f"CSVLogger: {self.filename} has not the lines of the epochs before the training "
+                "was interrupted. Its lines begin with the epoch in which training goes on.",
+                stacklevel=2,
+            )
+            self.append_header = True
+        else:
+            self.append_header = state["size"] == 0
+
+    def _shortened(self, size: int) -> TextIO | None:
+        """Returns the file, opened, with this size: later lines were written before a crash."""
+        if not os.path.exists(self.filename) or os.path.getsize(self.filename) < size:
+            return None
+        os.truncate(self.filename, size)
+        return _opened(self.filename, "a")
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        if self._has_begun:
+            self._open()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         logs = logs or {}
@@ -60,25 +100,32 @@ class CSVLogger(Callback):
             self.keys = sorted(logs)
             if not any(key.startswith("val_") for key in self.keys):
                 self.keys += [f"val_{key}" for key in self.keys]
-        if self.csv_file is None:
+        if not self._has_begun:
             raise RuntimeError("CSVLogger opens its file in on_train_begin, which was not called.")
+        file = self._open()
         if self.writer is None:
-            self.writer = csv.DictWriter(
-                self.csv_file, fieldnames=["epoch", *self.keys], delimiter=self.sep
-            )
+            self.writer = csv.DictWriter(file, fieldnames=["epoch", *self.keys], delimiter=self.sep)
             if self.append_header:
                 self.writer.writeheader()
         row = {key: _as_cell(logs.get(key, "NA")) for key in self.keys}
         self.writer.writerow({"epoch": epoch, **row})
-        self.csv_file.flush()
+        file.flush()
 
     def on_train_end(self, logs: dict | None = None) -> None:
+        if self._has_begun:
+            self._open()
         self._close()
         self.writer = None
+        self._has_begun = False
 
     def _close(self) -> None:
-        if self.csv_file is not None and not self.csv_file.closed:
+        if self.csv_file is not None:
             self.csv_file.close()
+            self.csv_file = None
+
+
+def _opened(filename: str, mode: Literal["a", "w"]) -> TextIO:
+    return open(filename, mode, newline="\n")  # this keeps the line ends of the csv module
 
 
 def _as_cell(value: Any) -> Any:

@@ -1,9 +1,12 @@
 """Stops when a value has stopped getting better."""
 
 import warnings
+from typing import Any
 
 from kerascnn.callbacks.monitor_callback import MonitorCallback
 from kerascnn.utils.io_utils import print_msg
+
+_STATE = ("wait", "stopped_epoch", "best", "best_weights", "best_epoch")
 
 
 class EarlyStopping(MonitorCallback):
@@ -57,6 +60,13 @@ class EarlyStopping(MonitorCallback):
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._start()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _STATE}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name in _STATE:
+            setattr(self, name, state[name])
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         if self.monitor_op is None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import os
+import socket
 import struct
 import time
 import zlib
@@ -26,13 +29,36 @@ class EventWriter:
     """One file of events in a folder.
 
     Args:
-        folder: where the file is made.
+        folder: where the file is.
+        name: its name.
+        size: how many bytes to keep of a file that is there; 0 for a new file.
+
+    Raises:
+        OSError: where the file to go on with is not there or has fewer bytes.
     """
 
-    def __init__(self, folder: str) -> None:
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    def __init__(self, folder: str, name: str, size: int = 0) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self._file = EventFileWriter(folder)
+        os.makedirs(folder, exist_ok=True)
+        path = os.path.join(folder, name)
+        if size:
+            if os.path.getsize(path) < size:
+                raise OSError(f"{path} has fewer than {size} bytes")
+            os.truncate(path, size)
+        self._file = open(path, "ab" if size else "wb")  # noqa: SIM115
+        self._records = RecordWriter(self._file)
+        if not size:
+            version = Event(wall_time=time.time(), file_version="brain.Event:2")
+            self._records.write(version.SerializeToString())
+            self.flush()
+
+    def size(self) -> int:
+        """Returns the size of the file, once all of it is on disk."""
+        self.flush()
+        os.fsync(self._file.fileno())
+        return self._file.tell()
 
     def scalar(self, tag: str, value: Any, step: int) -> None:
         """Writes a number; arrays with several are left out."""
@@ -84,13 +110,29 @@ class EventWriter:
     def _add(self, summary: Any, step: int) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
 
-        self._file.add_event(Event(wall_time=time.time(), step=step, summary=summary))
+        event = Event(wall_time=time.time(), step=step, summary=summary)
+        self._records.write(event.SerializeToString())
 
     def flush(self) -> None:
         self._file.flush()
 
     def close(self) -> None:
         self._file.close()
+
+
+_PREFIX = "events.out.tfevents."
+_numbers = itertools.count()
+
+
+def new_name() -> str:
+    """Returns a name in TensorBoard's form that no other file has."""
+    host = socket.gethostname()
+    return f"{_PREFIX}{int(time.time()):010d}.{host}.{os.getpid()}.{next(_numbers)}"
+
+
+def is_name_of_events(name: Any) -> bool:
+    """Tells whether a name is that of a file of events, and of none elsewhere."""
+    return isinstance(name, str) and name.startswith(_PREFIX) and os.path.basename(name) == name
 
 
 def encode_png(pixels: np.ndarray) -> bytes:

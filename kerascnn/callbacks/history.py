@@ -1,5 +1,7 @@
 """What `fit` returns."""
 
+from typing import Any
+
 from kerascnn.callbacks.callback import Callback
 
 
@@ -24,6 +26,13 @@ class History(Callback):
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self.epoch = []
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"epoch": list(self.epoch), "history": self.history}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.epoch = [int(epoch) for epoch in state["epoch"]]
+        self.history = {name: list(values) for name, values in state["history"].items()}
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         self.epoch.append(epoch)

@@ -86,6 +86,13 @@ class ModelCheckpoint(MonitorCallback):
             return kind == "train" and self.save_freq != "epoch"
         return super().uses_batch_hooks(kind)
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best, "batches_since_saving": self._batches_since_saving}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.best = state["best"]
+        self._batches_since_saving = state["batches_since_saving"]
+
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self._epoch = epoch
 

@@ -74,8 +74,7 @@ class ProgbarLogger(Callback):
     def on_predict_end(self, logs: dict | None = None) -> None:
         self._end(None)
 
-    def close(self) -> None:
-        """Leaves the display as it is; called when training was interrupted."""
+    def _close(self) -> None:
         if self._display is not None:
             self._display.close()
             self._display = None

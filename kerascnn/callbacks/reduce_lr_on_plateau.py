@@ -69,6 +69,13 @@ class ReduceLROnPlateau(MonitorCallback):
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._start()
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"wait": self.wait, "cooldown_counter": self.cooldown_counter, "best": self.best}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.wait, self.cooldown_counter = state["wait"], state["cooldown_counter"]
+        self.best = state["best"]
+
     def in_cooldown(self) -> bool:
         """Tells whether a reduction is so recent that epochs do not count yet."""
         return self.cooldown_counter > 0

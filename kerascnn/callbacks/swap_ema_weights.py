@@ -31,6 +31,12 @@ class SwapEMAWeights(Callback):
         self.swap_on_epoch = swap_on_epoch
         self._averages_are_in = False
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"averages_are_in": self._averages_are_in}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._averages_are_in = state["averages_are_in"]
+
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         if self.swap_on_epoch and self._averages_are_in:
             self._swap()

@@ -19,6 +19,8 @@ from kerascnn.callbacks.learning_rates import optimizers_of, read_rate
 if TYPE_CHECKING:
     from kerascnn.profiler.trace import trace
 
+_WRITERS = ("train", "validation")  # the folders of the files
+
 
 class TensorBoard(Callback):
     """Writes metrics, the model's graph and its weights to files that TensorBoard shows.
@@ -81,17 +83,19 @@ class TensorBoard(Callback):
         self._first_profiled, self._last_profiled = batches_to_profile(profile_batch)
         self._trace: trace | None = None
         self._writers: dict[str, Any] = {}
+        self._file = ""  # the name of the files of this training, one for each writer
         self._train_batch = 0
         self._test_batch = 0
         self._iterations_before = 0
         self._epoch_start = self._batch_start = time.perf_counter()
 
     def set_model(self, model: Any) -> None:
-        from kerascnn.callbacks.event_files import require_tensorboard
+        from kerascnn.callbacks.event_files import new_name, require_tensorboard
 
         require_tensorboard()
         super().set_model(model)
-        self._writers = {}
+        self._close()
+        self._file = new_name()
         if self.write_graph:
             self._write_graph()
         if self.embeddings_freq:
@@ -107,16 +111,52 @@ class TensorBoard(Callback):
         from kerascnn.callbacks.event_files import EventWriter
 
         if name not in self._writers:
-            self._writers[name] = EventWriter(os.path.join(self.log_dir, name))
+            self._writers[name] = EventWriter(os.path.join(self.log_dir, name), self._file)
         return self._writers[name]
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._train_batch = 0
         self._end_trace()  # a training that ended with an error may have left one open
 
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "train_batch": self._train_batch,
+            "file": self._file,
+            "sizes": {name: writer.size() for name, writer in self._writers.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on with the files of the training: what was written after its state is cut off."""
+        from kerascnn.callbacks.event_files import EventWriter, is_name_of_events
+
+        self._train_batch = state["train_batch"]
+        if not is_name_of_events(state["file"]):
+            raise ValueError(f"{state['file']!r} is no name of a file of events")
+        begun = [os.path.join(self.log_dir, name, self._file) for name in self._writers]
+        self._close()
+        if self._file != state["file"]:  # it is the same when a state is loaded again
+            # This process has begun files with the graph, which the training's file has too.
+            for path in begun:
+                os.remove(path)
+            self._file = state["file"]
+        for name in _WRITERS:
+            folder, size = os.path.join(self.log_dir, name), int(state["sizes"].get(name, 0))
+            path = os.path.join(folder, self._file)
+            if size and not (os.path.exists(path) and os.path.getsize(path) >= size):
+                warnings.warn(
+                    f"TensorBoard: {path} has not the events before the interruption.", stacklevel=2
+                )
+            elif size:
+                self._writers[name] = EventWriter(folder, self._file, size)
+            elif os.path.exists(path):
+                os.remove(path)
+
     def on_train_end(self, logs: dict | None = None) -> None:
         if self._trace is not None:  # there were fewer batches than the profile should have
             self._write_trace()
+        self._close()
+
+    def _close(self) -> None:
         for writer in self._writers.values():
             writer.close()
         self._writers = {}

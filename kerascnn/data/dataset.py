@@ -55,6 +55,17 @@ class Dataset:
         """Starts a pass; closing it stops its threads."""
         raise NotImplementedError
 
+    def _begin_at(self, first: int) -> Iterator[Any]:
+        """Starts a pass with element `first`; those before are made and left out, as a rule."""
+        items = self._begin()
+        for _ in zip(range(first), items, strict=False):
+            pass
+        return items
+
+    def _generators(self) -> list[np.random.Generator]:
+        """Returns what the orders of passes are drawn from, also of data sets within this one."""
+        return []
+
     def cardinality(self) -> int:
         """How many elements there are, or `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY`."""
         return UNKNOWN_CARDINALITY
@@ -429,6 +440,10 @@ class _Derived(Dataset):
     def _begin(self) -> Iterator[Any]:
         return self._make(self._source)
 
+    def _generators(self) -> list[np.random.Generator]:
+        own = self._make.orders if isinstance(self._make, passes.Shuffled) else None
+        return [*self._source._generators(), *([] if own is None else [own])]
+
     def cardinality(self) -> int:
         count = self._source.cardinality()
         return count if self._counted is None else self._counted(count)
@@ -473,6 +488,9 @@ class _Zipped(Dataset):
             for items in zip(*open_parts, strict=False):
                 yield trees.pack_as(self._structure, list(items))
 
+    def _generators(self) -> list[np.random.Generator]:
+        return [generator for part in self._parts for generator in part._generators()]
+
     def cardinality(self) -> int:
         counts = [part.cardinality() for part in self._parts]
         if UNKNOWN_CARDINALITY in counts:
@@ -493,6 +511,9 @@ class _Joined(Dataset):
 
     def _begin(self) -> Iterator[Any]:
         return passes.concatenate(*self._parts)
+
+    def _generators(self) -> list[np.random.Generator]:
+        return [generator for part in self._parts for generator in part._generators()]
 
     def cardinality(self) -> int:
         counts = [part.cardinality() for part in self._parts]

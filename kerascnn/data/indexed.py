@@ -155,11 +155,23 @@ class IndexedDataset(Dataset):
         chosen = order[index * self.batch_size : (index + 1) * self.batch_size]
         return self._samples.gather(chosen)
 
+    def _generators(self) -> list[np.random.Generator]:
+        return [] if self._orders is None else [self._orders]
+
     def _begin(self) -> Iterator[Any]:
+        # The order is drawn when the first element is asked for.
+        yield from self._elements(self._draw_order(), 0)
+
+    def _begin_at(self, first: int) -> Iterator[Any]:
+        return self._elements(self._draw_order(), first) if first else self._begin()
+
+    def _draw_order(self) -> np.ndarray[Any, Any]:
         if self._orders is not None:
             self._order = self._orders.permutation(len(self._samples))
-        order = self._order
-        indices = range(len(self))
+        return self._order
+
+    def _elements(self, order: np.ndarray[Any, Any], first: int) -> Iterator[Any]:
+        indices = range(first, len(self))
         if not self._workers:
             yield from (self._at(index, order) for index in indices)
             return

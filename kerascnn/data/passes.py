@@ -87,16 +87,19 @@ class Shuffled:
         buffer_size: How many elements the window holds.
         seed: Of the orders.
         reshuffle: Whether each pass has another order.
+
+    Attributes:
+        orders: Draws the seed of each pass; None where all have the same.
     """
 
     def __init__(self, buffer_size: int, seed: int, reshuffle: bool):
         self._buffer_size = buffer_size
         self._seed = seed
-        self._orders = np.random.default_rng(seed) if reshuffle else None
+        self.orders = np.random.default_rng(seed) if reshuffle else None
 
     def __call__(self, source: Any) -> Iterator[Any]:
         """One pass over `source`; its order is drawn when the first element is asked for."""
-        seed = self._seed if self._orders is None else self._orders.integers(2**63)
+        seed = self._seed if self.orders is None else self.orders.integers(2**63)
         random = np.random.default_rng(seed)
         with opened(source) as items:
             window = list(itertools.islice(items, self._buffer_size))

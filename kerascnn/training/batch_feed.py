@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from kerascnn.training import random_places
 from kerascnn.training.batch_forms import BatchForm, form_of, look_at
 from kerascnn.training.data import ArrayData
 from kerascnn.training.device_arrays import Array
@@ -40,6 +41,8 @@ class BatchFeed:
 
     # The time of a step depends on the source, which differs in each call.
     step_seconds: float | None = None
+    # Whether `position` will be asked for. Noting where each pass begins takes a while.
+    keeps_places = False
 
     def __init__(self, model: StepMachinery, kind: str, stream: BatchStream):
         self._model = model
@@ -56,6 +59,7 @@ class BatchFeed:
         self._seen = 0  # batches of the current pass
         self._allowed = 0.0  # batches that the epoch may still have
         self._asked: int | None = None
+        self._before_pass: dict[str, Any] = {}  # where generators and the source were
         self.num_batches = stream.num_batches
         if self.num_batches == 0:
             raise ValueError(f"There are no batches: the {stream.name} has length 0.")
@@ -83,11 +87,6 @@ class BatchFeed:
         """Returns None: batches of a stream are predicted one by one."""
         return None
 
-    @property
-    def order_state(self) -> None:
-        """Returns None: a stream has its own order."""
-        return None
-
     # One epoch ---------------------------------------------------------------------------------
 
     def reset(self) -> None:
@@ -106,10 +105,46 @@ class BatchFeed:
         self._allowed = steps or self.num_batches or math.inf
         return self._allowed
 
-    def _begin_pass(self) -> None:
+    def _begin_pass(self, first: int = 0) -> None:
         self.close()
-        self._iterator = self._stream.begin()
-        self._seen = 0
+        if self.keeps_places:
+            self._before_pass = self._places()
+        self._iterator = self._stream.begin(first)
+        self._seen = first
+
+    def _places(self) -> dict[str, Any]:
+        return {"random": random_places.take(), "orders": self._stream.orders()}
+
+    @property
+    def position(self) -> dict[str, Any]:
+        """Where the data is: the batches of a pass so far, and what it began with.
+
+        `go_to` brings another feed of the same source there.
+        """
+        is_in_pass = self._iterator is not None
+        return {
+            "seen": self._seen if is_in_pass else None,
+            "num_batches": self.num_batches,
+            "before_pass": self._before_pass if is_in_pass else self._places(),
+            "source": self._stream.state_dict(),
+        }
+
+    def go_to(self, position: dict[str, Any], batches: int) -> None:
+        """Goes where another feed of the same source was: batches of its pass are left out.
+
+        Args:
+            position: what its `position` was.
+            batches: how many batches of the epoch were taken.
+        """
+        self.close()
+        if self._stream.num_batches is None:
+            self.num_batches = position["num_batches"]
+        random_places.restore(position["before_pass"]["random"])
+        self._stream.restore_orders(position["before_pass"]["orders"])
+        self._stream.load_state_dict(position["source"])
+        if position["seen"] is not None:
+            self._begin_pass(int(position["seen"]))
+        self._allowed = (self._asked or self.num_batches or math.inf) - batches
 
     def has_next(self) -> bool:
         """Tells whether the epoch has another batch, and fetches it."""

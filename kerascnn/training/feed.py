@@ -55,6 +55,9 @@ class Feed:
         pieces: the data, where it is on its way already.
     """
 
+    # What its places are drawn of is a generator's state, which is always known.
+    keeps_places = True
+
     def __init__(
         self,
         model: StepMachinery,
@@ -81,6 +84,7 @@ class Feed:
         self._generator = generator
         self._next_order: np.ndarray | None = None
         self._before_next: dict[str, Any] = {}  # the generator's state when that was drawn
+        self._before_pass: dict[str, Any] = {}  # the same for the order of the current pass
         self._full, self._rest = divmod(data.num_samples, batch_size)
         self.num_batches = self._full + bool(self._rest)
         device = state.device
@@ -264,32 +268,73 @@ class Feed:
             self._before_next = dict(self._generator.bit_generator.state)
             self._next_order = self._draw_order(self._generator)
 
-    @property
-    def order_state(self) -> dict[str, Any] | None:
-        """The state of NumPy's generator that the next pass draws its order from, if it does.
-
-        Setting it makes the next pass draw what a pass drew at that state.
-        """
-        if self._generator is None:
-            return None
-        if self._next_order is not None:
-            return self._before_next
-        return dict(self._generator.bit_generator.state)
-
-    @order_state.setter
-    def order_state(self, state: dict[str, Any]) -> None:
-        assert self._generator is not None
-        self._generator.bit_generator.state = state
-        self._next_order = None
-
     def _take_order(self) -> np.ndarray | None:
         if self._generator is None:
             return None
         order, self._next_order = self._next_order, None
-        return self._draw_order(self._generator) if order is None else order
+        if order is None:
+            self._before_pass = dict(self._generator.bit_generator.state)
+            return self._draw_order(self._generator)
+        self._before_pass = self._before_next
+        return order
 
     def _draw_order(self, generator: np.random.Generator) -> np.ndarray:
         return generator.permutation(self._data.num_samples).astype(np.int32)
+
+    # Where it is -------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> dict[str, Any]:
+        """Where the data is: batches left in a pass, and what its order (or the next) is drawn of.
+
+        `go_to` brings another feed of the same data there.
+        """
+        if self._left:
+            order = self._before_pass
+        elif self._next_order is not None:
+            order = self._before_next
+        else:
+            order = {} if self._generator is None else dict(self._generator.bit_generator.state)
+        return {"left": self._left, "num_batches": self.num_batches, "order": order}
+
+    def go_to(self, position: dict[str, Any], batches: int) -> None:
+        """Goes where another feed of the same data was.
+
+        Args:
+            position: what its `position` was.
+            batches: is not used: how many batches of the epoch were taken.
+
+        Raises:
+            ValueError: for data of another length, or shuffled where they were not.
+        """
+        left, num_batches = int(position["left"]), int(position["num_batches"])
+        if bool(position["order"]) != (self._generator is not None):
+            raise ValueError("`shuffle` was another in the training that was interrupted")
+        if (left and num_batches != self.num_batches) or not 0 <= left <= num_batches:
+            raise ValueError(
+                f"the training data had {num_batches} batches, and now have {self.num_batches}"
+            )
+        if self._generator is not None:
+            self._generator.bit_generator.state = position["order"]
+        self._next_order = None
+        self._segment = self._ahead = None
+        self._left = 0
+        if left:
+            self._begin_pass()
+            self._skip(num_batches - left)
+
+    def _skip(self, batches: int) -> None:
+        """Leaves out the first batches of a pass that has begun."""
+        self._left -= batches
+        while batches:
+            segment = next(self._segments)
+            if batches < segment.num_steps:
+                segment.load()
+                self._segment, self._done = segment, batches
+                return
+            batches -= segment.num_steps
+
+    # Steps -------------------------------------------------------------------------------------
 
     def run(self, limit: int, later: bool = False) -> tuple[Step, int]:
         """Up to `limit` steps with one program; which program, and how many it were.

@@ -30,12 +30,11 @@ _KINDS = (Layer, Variable, SeedGenerator, Metric, DTypePolicy, _core.Variable)
 # Runs change these by themselves.
 OF_RUNS = frozenset(
     {
-        "_initial_epoch",
         "_keeps_metrics",
         "_metrics_found",
         "_programs",
         "_state",
-        "_training_feed",
+        "_training",
         "history",
         "stop_evaluating",
         "stop_predicting",

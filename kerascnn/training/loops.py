@@ -13,6 +13,7 @@ from kerascnn.training.feed import Feed
 from kerascnn.training.logs import LazyLogs, as_number, flat_logs, sorted_logs
 from kerascnn.training.pacing import PATIENCE, USUAL_PATIENCE, LaunchQueue, Pacer
 from kerascnn.training.steps import TEST, TRAIN, Step
+from kerascnn.training.training import Training
 
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
@@ -58,6 +59,7 @@ class StepRunner:
         feed: the batches.
         callbacks: who is told.
         stop: whether to stop, asked after each slice of steps.
+        training: the fit whose steps these are, if they train.
     """
 
     def __init__(
@@ -67,12 +69,14 @@ class StepRunner:
         feed: Feed | BatchFeed,
         callbacks: CallbackList,
         stop: Callable[[], bool],
+        training: Training | None = None,
     ):
         self._model = model
         self._kind = kind
         self._feed = feed
         self._callbacks = callbacks
         self._stop = stop
+        self._training = training
         self._pacer = Pacer(model._state.device, per_step=feed.step_seconds)
         self._patience = PATIENCE if kind == TEST else USUAL_PATIENCE
         self._last: Step | None = None
@@ -86,7 +90,8 @@ class StepRunner:
         limit = self._feed.begin_epoch(steps)
         self._batch_begin = self._callbacks.batch_hook(self._kind, end=False)
         self._batch_end = self._callbacks.batch_hook(self._kind, end=True)
-        seen, checked, stopped = 0, 0, False
+        seen = checked = 0 if self._training is None else self._training.begin_steps()
+        stopped = False
         while seen < limit:
             stopped = self._stop()
             if stopped or not self._feed.has_next():
@@ -95,6 +100,8 @@ class StepRunner:
                 seen += self._run_execution(seen, limit - seen)
             else:
                 seen += self._run_slice(limit - seen)
+            if self._training is not None:
+                self._training.took_steps(seen, self._epoch_logs)
             self._callbacks.on_steps(self._kind, seen, self.logs)
             # Single steps are enqueued ahead of the device, without a wait for it each time.
             if epoch is not None and (self._queue is None or self._queue.may_look()):
@@ -104,6 +111,11 @@ class StepRunner:
             self._check_loss(seen, epoch)
         if not stopped:
             self._feed.end_epoch()
+        if self._training is not None and seen:
+            return self._training.step_logs()
+        return self._epoch_logs()
+
+    def _epoch_logs(self) -> dict[str, Any]:
         return step_logs(self._model, self._last)
 
     def _run_slice(self, limit: float) -> int:
@@ -129,6 +141,8 @@ class StepRunner:
             count += done
         assert self._queue is not None
         self._queue.launched()
+        if self._training is not None:
+            self._training.took_steps(batch + count, self._epoch_logs)
         self._batch_end(batch + wanted - 1, LazyLogs(self._batch_logs))
         return count
 
@@ -168,19 +182,19 @@ def run_epochs(
 ) -> None:
     """Trains from `initial_epoch` on, and validates when it is due."""
     model.stop_training = False
-    runner = StepRunner(model, TRAIN, feed, callbacks, lambda: model.stop_training)
+    training = Training(model, callbacks, feed, None if validation is None else validation.feed)
+    training.epoch = initial_epoch
+    runner = StepRunner(model, TRAIN, feed, callbacks, lambda: model.stop_training, training)
     validator = None
     if validation is not None:
         feed_of_validation, stop = validation.feed, lambda: model.stop_evaluating
         validator = StepRunner(model, TEST, feed_of_validation, callbacks, stop)
-    logs: dict[str, Any] = {}
     feed.reset()
-    model._training_feed = feed
+    model._training = training
     callbacks.on_train_begin()
-    # A callback that restored an interrupted training sets the epoch.
-    initial_epoch = model._initial_epoch or initial_epoch
-    model._initial_epoch = None
-    for epoch in range(initial_epoch, epochs):
+    # A callback that restored an interrupted training has set the epoch.
+    while training.epoch < epochs and not training.has_ended:
+        epoch = training.epoch
         model.reset_metrics()
         model._state.finite_steps.clear()
         callbacks.on_epoch_begin(epoch)
@@ -188,12 +202,13 @@ def run_epochs(
         if validator is not None and validation is not None and validation.is_due(epoch):
             results = run_test(model, validator, validation.feed, validation.steps, callbacks)
             logs.update({f"val_{name}": value for name, value in results.items()})
+        training.end_epoch(epoch, logs)
         callbacks.on_epoch_end(epoch, logs)
         if model.stop_training:
             break
     if model.optimizer is not None:
         model.optimizer.finalize_variable_values(model.trainable_weights)
-    callbacks.on_train_end(logs)
+    callbacks.on_train_end(training.logs)
 
 
 def run_test(

@@ -46,8 +46,7 @@ class StepMachinery:
     """The base of `Trainer`: moves state to the device, compiles each step once, feeds steps."""
 
     optimizer: Any = None
-    _initial_epoch: int | None = None  # where a callback that restored a run continues
-    _training_feed: Feed | BatchFeed | None = None  # of the fit that runs
+    _training: Any = None  # the Training that runs
     stop_training = False
     stop_evaluating = False
     stop_predicting = False

@@ -46,9 +46,42 @@ class BatchStream:
         """Tells whether the source says that a pass has no end."""
         return False
 
-    def begin(self) -> Iterator[Any]:
-        """Returns an iterator over the batches of a new pass."""
+    def begin(self, first: int = 0) -> Iterator[Any]:
+        """Returns an iterator over the batches of a new pass.
+
+        Args:
+            first: the batch to begin with. Those before are made and left out where the source
+                has no numbers for its batches.
+        """
         raise NotImplementedError
+
+    # Where the source is, for a training that goes on where another one was interrupted.
+
+    @property
+    def source(self) -> Any:
+        """Returns what the user passed."""
+        raise NotImplementedError
+
+    def orders(self) -> list[Any]:
+        """Returns what the source draws the orders of its next passes from."""
+        return []
+
+    def restore_orders(self, orders: list[Any]) -> None:
+        """Brings back what `orders` returned."""
+
+    def state_dict(self) -> Any:
+        """Returns the state of a source that has one of its own, else None."""
+        return self.source.state_dict() if has_state(self.source) else None
+
+    def load_state_dict(self, state: Any) -> None:
+        """Brings back the state of a source that has one of its own."""
+        if state is not None and has_state(self.source):
+            self.source.load_state_dict(state)
+
+    @property
+    def goes_on_by_itself(self) -> bool:
+        """Tells whether a pass of the source, its state loaded, begins where another one was."""
+        return has_state(self.source)
 
     def on_epoch_begin(self) -> None:
         """Runs when an epoch begins."""
@@ -112,8 +145,14 @@ class GeneratorStream(BatchStream):
     def runs_once(self) -> bool:
         return True
 
-    def begin(self) -> Iterator[Any]:
-        return itertools.chain(self._first, self._rest)
+    @property
+    def source(self) -> Any:
+        return self._rest
+
+    def begin(self, first: int = 0) -> Iterator[Any]:
+        if self.goes_on_by_itself and first:
+            return self._rest
+        return _without(itertools.chain(self._first, self._rest), first)
 
     def parts_of(self, batch: Any) -> tuple:
         if not isinstance(batch, tuple):
@@ -143,8 +182,24 @@ class IterableStream(BatchStream):
         source = self._iterable
         return isinstance(source, Dataset) and source.cardinality() == INFINITE_CARDINALITY
 
-    def begin(self) -> Iterator[Any]:
-        return iter(self._iterable)
+    @property
+    def source(self) -> Any:
+        return self._iterable
+
+    def orders(self) -> list[Any]:
+        return [generator.bit_generator.state for generator in self._generators()]
+
+    def restore_orders(self, orders: list[Any]) -> None:
+        for generator, state in zip(self._generators(), orders, strict=True):
+            generator.bit_generator.state = state
+
+    def _generators(self) -> list[np.random.Generator]:
+        return self._iterable._generators() if isinstance(self._iterable, Dataset) else []
+
+    def begin(self, first: int = 0) -> Iterator[Any]:
+        if isinstance(self._iterable, Dataset):
+            return self._iterable._begin_at(first)
+        return _without(iter(self._iterable), 0 if self.goes_on_by_itself else first)
 
 
 class PyDatasetStream(BatchStream):
@@ -165,20 +220,28 @@ class PyDatasetStream(BatchStream):
     def num_batches(self) -> int | None:
         return self._dataset.num_batches
 
-    def begin(self) -> Iterator[Any]:
+    @property
+    def source(self) -> Any:
+        return self._dataset
+
+    def begin(self, first: int = 0) -> Iterator[Any]:
         dataset = self._dataset
+        indices = self._indices()
+        if first:
+            # The order is drawn now, from where generators were when the pass began.
+            indices = _without(indices, first)
         workers = dataset.workers
         if workers > 1 or (workers > 0 and dataset.use_multiprocessing):
             from kerascnn.training.workers import PreparedBatches  # importing executors is slow
 
             return PreparedBatches(
                 dataset,
-                self._indices(),
+                indices,
                 workers,
                 dataset.use_multiprocessing,
                 dataset.max_queue_size,
             )
-        return (dataset[index] for index in self._indices())
+        return (dataset[index] for index in indices)
 
     def _indices(self) -> Iterator[int]:
         """Yields the batches of a pass; the order is drawn when the first one is requested."""
@@ -232,8 +295,20 @@ class PreparedStream(BatchStream):
     def is_endless(self) -> bool:
         return self._stream.is_endless
 
-    def begin(self) -> Iterator[Any]:
-        batches = self._stream.begin()
+    @property
+    def source(self) -> Any:
+        return self._stream.source
+
+    def orders(self) -> list[Any]:
+        return self._stream.orders()
+
+    def restore_orders(self, orders: list[Any]) -> None:
+        self._stream.restore_orders(orders)
+
+    def begin(self, first: int = 0) -> Iterator[Any]:
+        return self._prepared(self._stream.begin(first))
+
+    def _prepared(self, batches: Iterator[Any]) -> Iterator[Any]:
         try:
             for batch in batches:
                 x, *rest = self._stream.parts_of(batch)
@@ -248,3 +323,15 @@ class PreparedStream(BatchStream):
 
     def on_epoch_end(self) -> None:
         self._stream.on_epoch_end()
+
+
+def has_state(source: Any) -> bool:
+    """Tells whether a source keeps a state of its own, as torchdata's `StatefulDataLoader` does."""
+    return hasattr(source, "state_dict") and hasattr(source, "load_state_dict")
+
+
+def _without(batches: Iterator[Any], first: int) -> Iterator[Any]:
+    """Takes the batches before number `first`, and returns the iterator."""
+    for _ in zip(range(first), batches, strict=False):
+        pass
+    return batches
