@@ -25,6 +25,7 @@ import numpy as np
 from kerascnn import dtypes, naming
 from kerascnn.layers.layer import Layer
 from kerascnn.random import SeedGenerator
+from kerascnn.saving.atomic import replacing
 from kerascnn.variable import Variable
 
 _NAMES = {
@@ -143,19 +144,11 @@ def write(
         offset += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(beside, "wb") as file:
-            file.write(struct.pack("<Q", len(text)))
-            file.write(text)
-            for array in arrays.values():
-                file.write(np.ascontiguousarray(array).tobytes())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    with replacing(path) as beside, open(beside, "wb") as file:
+        file.write(struct.pack("<Q", len(text)))
+        file.write(text)
+        for array in arrays.values():
+            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 def read(path: Path) -> dict[str, np.ndarray[Any, Any]]:

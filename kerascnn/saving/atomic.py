@@ -7,19 +7,27 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from kerascnn import part_files
+
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A path beside `path` to write to; what is there at the end of the block takes its place.
 
     After an error in the block, or a crash, `path` is what it was before.
+
+    Raises:
+        OSError: where it can't be written, on a full disk for example; names `path`.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside = part_files.beside(path)
     try:
         yield beside
         with open(beside, "rb") as file:
             os.fsync(file.fileno())
         os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            error.filename = str(path)
         raise

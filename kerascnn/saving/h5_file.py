@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import ml_dtypes
@@ -101,6 +103,67 @@ def require_h5py() -> Any:
         ) from error
 
 
+@contextlib.contextmanager
+def created(target: Any) -> Iterator[Any]:
+    """A new HDF5 file to write to.
+
+    Args:
+        target: A path, or a binary file in memory.
+
+    Raises:
+        OSError: where the file can't be written, on a full disk for example.
+    """
+    h5py = require_h5py()
+    if not isinstance(target, (str, os.PathLike)):
+        with h5py.File(target, "w") as file:
+            yield file
+        return
+    with open(target, "w+b") as stream:
+        disk = _Disk(stream)
+        try:
+            with h5py.File(disk, "w") as file:
+                yield file
+        finally:
+            disk.check()
+
+
+class _Disk:
+    """A file for the HDF5 library, which can't close what it has open once a write has failed.
+
+    After a failure it takes everything and writes nothing; `check` then raises what happened.
+    """
+
+    def __init__(self, stream: io.BufferedRandom):
+        self._stream = stream
+        self._error: OSError | None = None
+        self.seek, self.tell = stream.seek, stream.tell
+        self.read, self.readinto = stream.read, stream.readinto
+
+    def write(self, content: Any) -> int:
+        self._try(lambda: self._stream.write(content))
+        return memoryview(content).nbytes
+
+    def truncate(self, size: int | None = None) -> int:
+        self._try(lambda: self._stream.truncate(size))
+        return self._stream.tell() if size is None else size
+
+    def flush(self) -> None:
+        self._try(self._stream.flush)
+
+    def _try(self, call: Callable[[], Any]) -> None:
+        if self._error is None:
+            try:
+                call()
+            except OSError as error:
+                self._error = error
+
+    def check(self) -> None:
+        """Raises the first error, if there was one."""
+        self.flush()
+        if self._error is not None:
+            raise self._error
+
+
 def write(target: Any, groups: Mapping[Path, tuple[str | None, Arrays]]) -> None:
     """Writes objects' arrays.
 
@@ -108,8 +171,7 @@ def write(target: Any, groups: Mapping[Path, tuple[str | None, Arrays]]) -> None
         target: A path, or a binary file in memory.
         groups: For each object's path its name and its arrays.
     """
-    h5py = require_h5py()
-    with h5py.File(target, "w") as file:
+    with created(target) as file:
         for path, (name, arrays) in groups.items():
             if name is None and not arrays:
                 continue

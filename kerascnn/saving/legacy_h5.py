@@ -46,9 +46,8 @@ def save(model: Any, path: Path, include_optimizer: bool) -> None:
             f"Files whose names end in '.h5' hold models. Received: {type(model).__name__} "
             f"'{model.name}', which can be saved to a '.keras' file."
         )
-    h5py = h5_file.require_h5py()
     entry = legacy_config.legacy_layer(serialization.serialize_keras_object(model))
-    with replacing(path) as beside, h5py.File(beside, "w") as file:
+    with replacing(path) as beside, h5_file.created(beside) as file:
         file.attrs["keras_version"] = archive.KERAS_VERSION
         file.attrs["backend"] = "kerascnn"
         file.attrs["model_config"] = json.dumps(entry)

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from kerascnn import part_files
+
 _CHUNK = 1 << 18
 # This is the limit for connecting and for each read, not for the whole transfer: slow connections
 # are fine, dead ones are not.
@@ -71,9 +73,9 @@ def atomic_file(target: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: the folder cannot be created or written; the message names `KERASCNN_HOME`.
     """
-    temporary = target.with_name(f"{target.name}.{os.urandom(4).hex()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = part_files.beside(target)
         stream = open(temporary, "xb")  # noqa: SIM115 - closed below, before the rename
     except OSError as error:
         # OSError picks the subclass (PermissionError, ...) from the number.
