@@ -18,6 +18,7 @@
 
 #include "core/base/attributes.h"
 #include "core/base/shape.h"
+#include "core/bindings/unlocked.h"
 #include "core/graph/body.h"
 #include "core/ops/op.h"
 #include "core/tensor/tensor.h"
@@ -46,6 +47,7 @@ void bind_watch(nb::module_& m);
 // Not a part of the module, but of what the core can do with it.
 void bind_host_fft();
 void bind_held_functions(nb::module_& m);
+void bind_end();
 
 // The attributes of an op call as Python passes them.
 using AttributeMap = std::map<std::string, Attribute>;

@@ -36,7 +36,7 @@ nb::list compile_cuda(const std::vector<std::pair<std::string, std::string>>& so
                       const std::vector<std::string>& options, int compute_capability, bool wait) {
   std::vector<CompiledCode> all;
   {
-    nb::gil_scoped_release released;
+    Unlocked released;
     std::vector<std::shared_ptr<Compilation>> begun;
     for (const auto& [source, function] : sources) {
       begun.push_back(start_cuda_compile(compute_capability, source, function, options));
@@ -83,8 +83,7 @@ void bind_compile(nb::module_& m) {
         "What the core does where a kernel that it wrote does not compile: keeps the source for a "
         "report and warns.");
   m.def(
-      "stop_compiling", [] { CompileQueue::shared().stop(); },
-      nb::call_guard<nb::gil_scoped_release>(),
+      "stop_compiling", [] { CompileQueue::shared().stop(); }, nb::call_guard<Unlocked>(),
       "Ends the threads that compile kernels. For the end of the interpreter.");
   nb::module_::import_("atexit").attr("register")(m.attr("stop_compiling"));
 }

@@ -83,7 +83,7 @@ void bind_device(nb::module_& m) {
       "synchronize",
       [](const std::string& device, double patience) {
         Backend& target = backend_of(device);
-        nb::gil_scoped_release released;
+        Unlocked released;
         target.synchronize(patience);
         give_back_finished();
       },

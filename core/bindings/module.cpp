@@ -22,4 +22,5 @@ NB_MODULE(_core, m) {
   bind_watch(m);
   bind_host_fft();
   bind_held_functions(m);
+  bind_end();
 }

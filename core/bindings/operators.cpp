@@ -108,7 +108,7 @@ Tensor run(const Operator& entry, Inputs inputs) {
   if (plan->work_bytes < kReleaseFrom) {
     execute(plan, inputs, {&output, 1});
   } else {
-    nb::gil_scoped_release released;
+    Unlocked released;
     execute(plan, inputs, {&output, 1});
   }
   return output;

@@ -11,7 +11,7 @@ namespace {
 std::vector<Tensor> apply_op(const std::string& op, const std::vector<Tensor>& inputs,
                              const AttributeMap& attributes) {
   const Attributes converted = to_attributes(attributes);
-  nb::gil_scoped_release released;
+  Unlocked released;
   return apply(op, inputs, converted);
 }
 

@@ -50,7 +50,7 @@ nb::dict stop() {
   CallRecords records;
   {
     // Waits for the device.
-    const nb::gil_scoped_release release;
+    const Unlocked release;
     records = CallLog::get().stop();
   }
   nb::dict result;

@@ -32,7 +32,7 @@ std::vector<Tensor> call(Program& program, const std::vector<nb::object>& inputs
       arguments.push_back({arrays.emplace_back(input).lent(), true});
     }
   }
-  nb::gil_scoped_release released;
+  Unlocked released;
   return program.call(arguments);
 }
 
@@ -119,7 +119,7 @@ void bind_program(nb::module_& m) {
           "fastest. `arena`: the memory of programs that it takes turns with. Without `allocates` "
           "the first run allocates the memory.")
       .def("run", &Program::run, nb::arg("inputs"), nb::arg("steps") = 1, nb::arg("later") = false,
-           nb::call_guard<nb::gil_scoped_release>(),
+           nb::call_guard<Unlocked>(),
            "Runs `steps` steps with these inputs, in the order in which they were declared. With "
            "`later` they may be started together with those of further runs.")
       .def("call", &call, nb::arg("inputs"),
@@ -127,7 +127,7 @@ void bind_program(nb::module_& m) {
                    "list[Tensor]"),
            "One step as a function of tensors and of arrays on the host, which are copied: results "
            "of its own. On a GPU calls may be started together with those that follow.")
-      .def("release_inputs", &Program::release_inputs, nb::call_guard<nb::gil_scoped_release>(),
+      .def("release_inputs", &Program::release_inputs, nb::call_guard<Unlocked>(),
            "Lets go of the inputs of the last run, whose memory others may then use after its "
            "steps. They are kept until the next run otherwise.")
       .def("outputs", &Program::outputs, "The last step's results, overwritten by the next run.")
@@ -145,7 +145,7 @@ void bind_program(nb::module_& m) {
       .def("dependencies", &Program::dependencies, nb::arg("repeats") = 1,
            "For each kernel call of so many steps in a row, which ones it waits for.")
       .def("time_instructions", &Program::time_instructions, nb::arg("inputs"), nb::arg("passes"),
-           nb::arg("repeats"), nb::call_guard<nb::gil_scoped_release>(),
+           nb::arg("repeats"), nb::call_guard<Unlocked>(),
            "Seconds of each kernel call, run by itself `repeats` times in a row; a row for each "
            "pass. The first pass warms up. Variables keep their values.")
       .def("to_string", &Program::to_string);

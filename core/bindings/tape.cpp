@@ -30,7 +30,7 @@ MaybeTensors gradients(Tape& tape, const std::vector<Tensor>& targets,
     ends.push_back(std::visit([&](const auto& s) { return tape.source_of(s); }, source));
   }
   const std::vector<Tensor> seeds = to_tensors(output_gradients);
-  nb::gil_scoped_release released;
+  Unlocked released;
   return from_tensors(tape.gradients(targets, seeds, ends));
 }
 

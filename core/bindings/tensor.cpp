@@ -46,7 +46,7 @@ nb::object to_numpy(nb::handle self) {
   const Tensor* tensor = &held_by<Tensor>(self, "numpy");
   Tensor on_host;
   if (tensor->device().type != DeviceType::Cpu) {
-    nb::gil_scoped_release released;
+    Unlocked released;
     on_host = tensor->to(Device{});
     tensor = &on_host;
   }
@@ -76,7 +76,7 @@ nb::object to_array(nb::handle self, nb::object dtype, std::optional<bool> copy)
 Tensor from_numpy(nb::handle object, const std::string& device) {
   const Device target = device_from_name(device);
   const HostArray array(object);
-  nb::gil_scoped_release released;
+  Unlocked released;
   return Tensor::from_host(array.data(), array.spec(), target);
 }
 
@@ -100,7 +100,7 @@ nb::object dtype_object(DType dtype) {
 std::vector<nb::object> copies_on_host(const std::vector<Tensor>& tensors, double patience) {
   std::vector<Tensor> copies;
   {
-    nb::gil_scoped_release released;
+    Unlocked released;
     copies = to_host(tensors, patience);
   }
   std::vector<nb::object> arrays;
@@ -110,7 +110,7 @@ std::vector<nb::object> copies_on_host(const std::vector<Tensor>& tensors, doubl
 
 Tensor to_device(const Tensor& tensor, const std::string& device) {
   const Device target = device_from_name(device);
-  nb::gil_scoped_release released;
+  Unlocked released;
   return recorded_to(tensor, target);
 }
 

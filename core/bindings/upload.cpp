@@ -31,7 +31,7 @@ class Pieces {
     const int64_t count = arrays.empty() ? 0 : static_cast<int64_t>(nb::len(arrays[0]));
     for (size_t i = 0; i < arrays.size(); ++i) rows.push_back(address(arrays[i], i, count));
     {
-      nb::gil_scoped_release released;
+      Unlocked released;
       upload_.start(rows, first, count);
     }
     arrays_.push_back(arrays);
@@ -39,7 +39,7 @@ class Pieces {
 
   void arrive() {
     {
-      nb::gil_scoped_release released;
+      Unlocked released;
       upload_.arrive();
     }
     arrays_.pop_front();
@@ -47,7 +47,7 @@ class Pieces {
 
   void cancel() {
     {
-      nb::gil_scoped_release released;
+      Unlocked released;
       upload_.cancel();
     }
     arrays_.clear();
@@ -83,7 +83,7 @@ class Pieces {
 }  // namespace
 
 void bind_upload(nb::module_& m) {
-  const auto released = nb::call_guard<nb::gil_scoped_release>();
+  const auto released = nb::call_guard<Unlocked>();
   nb::class_<Fence>(m, "Fence", "A point in what a device has to do.")
       .def(nb::new_(&make_fence), nb::arg("device"))
       .def("record", &Fence::record, "Puts it behind all work that is enqueued now.")

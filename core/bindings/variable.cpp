@@ -34,7 +34,7 @@ void bind_variable(nb::module_& m) {
       .def(
           "assign",
           [](const Variable& variable, const Tensor& value) {
-            nb::gil_scoped_release released;
+            Unlocked released;
             variable.assign(value);
           },
           nb::arg("value"),

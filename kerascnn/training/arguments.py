@@ -28,7 +28,6 @@ class Running:
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         self._metrics.__exit__(None, None, None)
-        self._model._training = None
         state = self._model._state
         try:
             if kind is not None:

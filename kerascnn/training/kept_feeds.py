@@ -35,6 +35,7 @@ OF_RUNS = frozenset(
         "_programs",
         "_state",
         "_training",
+        "_turns",
         "history",
         "stop_evaluating",
         "stop_predicting",

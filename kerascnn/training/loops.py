@@ -14,6 +14,7 @@ from kerascnn.training.logs import LazyLogs, as_number, flat_logs, sorted_logs
 from kerascnn.training.pacing import PATIENCE, USUAL_PATIENCE, LaunchQueue, Pacer
 from kerascnn.training.steps import TEST, TRAIN, Step
 from kerascnn.training.training import Training
+from kerascnn.training.turns import turns_of
 
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
@@ -102,6 +103,8 @@ class StepRunner:
                 seen += self._run_slice(limit - seen)
             if self._training is not None:
                 self._training.took_steps(seen, self._epoch_logs)
+            if self._model._training is not None:
+                turns_of(self._model).give_way()
             self._callbacks.on_steps(self._kind, seen, self.logs)
             # Single steps are enqueued ahead of the device, without a wait for it each time.
             if epoch is not None and (self._queue is None or self._queue.may_look()):
@@ -190,7 +193,25 @@ def run_epochs(
         feed_of_validation, stop = validation.feed, lambda: model.stop_evaluating
         validator = StepRunner(model, TEST, feed_of_validation, callbacks, stop)
     feed.reset()
-    model._training = training
+    before, model._training = model._training, training
+    try:
+        _run_epochs(
+            model, training, runner, validator, callbacks, epochs, steps_per_epoch, validation
+        )
+    finally:
+        model._training = before
+
+
+def _run_epochs(
+    model: StepMachinery,
+    training: Training,
+    runner: StepRunner,
+    validator: StepRunner | None,
+    callbacks: CallbackList,
+    epochs: int,
+    steps_per_epoch: int | None,
+    validation: Validation | None,
+) -> None:
     callbacks.on_train_begin()
     # A callback that restored an interrupted training has set the epoch.
     while training.epoch < epochs and not training.has_ended:

@@ -37,6 +37,7 @@ from kerascnn.training.steps import (
     TEST,
     TRAIN,
 )
+from kerascnn.training.turns import in_turn, trained_by_one_thread
 
 if TYPE_CHECKING:
     from kerascnn.profiler import Profile, StepMemory
@@ -210,6 +211,7 @@ class Trainer(StepMethods, StatelessTrainer):
     # Training ------------------------------------------------------------------------------------
 
     @filter_traceback
+    @trained_by_one_thread
     def fit(
         self,
         x: Any = None,
@@ -261,6 +263,7 @@ class Trainer(StepMethods, StatelessTrainer):
         Raises:
             ValueError: before `compile`, and for data or arguments that don't fit.
             TypeError: for data that are no numbers.
+            RuntimeError: where another thread trains the model. (`predict` waits for its turn.)
             MemoryError: where a step does not fit on the device; says which batch size would.
             KeyboardInterrupt: on Ctrl-C, at the end of a step: the weights are those of that step.
 
@@ -312,6 +315,7 @@ class Trainer(StepMethods, StatelessTrainer):
         return self.history
 
     @filter_traceback
+    @trained_by_one_thread
     def evaluate(
         self,
         x: Any = None,
@@ -364,6 +368,7 @@ class Trainer(StepMethods, StatelessTrainer):
             return logs if return_dict else self._flatten_metrics_in_order(logs)
 
     @filter_traceback
+    @in_turn
     def predict(
         self,
         x: Any,
@@ -411,6 +416,7 @@ class Trainer(StepMethods, StatelessTrainer):
         with self._running(callback_list, feed):
             return Predictor(self, feed, callback_list, as_tensor).run(steps)
 
+    @trained_by_one_thread
     def profile(
         self,
         x: Any,
@@ -452,6 +458,7 @@ class Trainer(StepMethods, StatelessTrainer):
         return profile_training(self, x, y, sample_weight, batch_size, steps)
 
     @filter_traceback
+    @in_turn
     def step_memory(
         self,
         x: Any,
@@ -490,6 +497,7 @@ class Trainer(StepMethods, StatelessTrainer):
         return plan_step_memory(self, x, y, sample_weight, batch_size)
 
     @filter_traceback
+    @trained_by_one_thread
     def train_on_batch(
         self,
         x: Any,
@@ -528,6 +536,7 @@ class Trainer(StepMethods, StatelessTrainer):
         return logs if return_dict else self._flatten_metrics_in_order(logs)
 
     @filter_traceback
+    @trained_by_one_thread
     def test_on_batch(
         self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
     ) -> Any:
@@ -559,6 +568,7 @@ class Trainer(StepMethods, StatelessTrainer):
         return logs if return_dict else self._flatten_metrics_in_order(logs)
 
     @filter_traceback
+    @in_turn
     def predict_on_batch(self, x: Any) -> Any:
         """The model's outputs for one batch.
 
