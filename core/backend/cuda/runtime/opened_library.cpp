@@ -15,7 +15,9 @@ OpenedLibrary::OpenedLibrary(std::string name, int version, const std::string& w
   const char* error = dlerror();
   throw LibraryError(message(what_fails, ": ", name_, " can't be opened (",
                              error != nullptr ? error : "unknown error",
-                             "); install it with: pip install \"kerascnn[cuda13]\""));
+                             "); install it with: KERASCNN_CUDA=ON pip install \".[cuda13]\" in the "
+                             "folder of kerascnn's sources, or pip install \"kerascnn[cuda13]\" "
+                             "once it is released (docs/install.md)"));
 }
 
 void* OpenedLibrary::address_of(const char* function_name) const {
