@@ -8,15 +8,26 @@ or weight is made.
 
 try:
     from kerascnn import _core
-except ImportError as error:
+except ImportError:
+    import sys
     from pathlib import Path
 
-    if any(Path(__file__).parent.glob("_core.*.so")):
+    _folder = Path(__file__).resolve().parent
+    if any(_folder.glob("_core.*.so")):
         raise
+    # Python looks first where it was started: the checkout may hide the installed package.
+    _others = {Path(path or ".").resolve() / "kerascnn" for path in sys.path} - {_folder}
+    _installed = next((path for path in _others if any(path.glob("_core.*.so"))), None)
     raise ImportError(
-        f"{Path(__file__).parent} holds kerascnn's sources without the compiled core. Install the "
-        "package (pip install .) and start Python in another folder than the checkout."
-    ) from error
+        f"{_folder} holds kerascnn's sources without the compiled core. "
+        + (
+            f"The installed package is in {_installed}, behind this one."
+            if _installed
+            else f'Install the package: {sys.executable} -m pip install "{_folder.parent}".'
+        )
+        + " Start Python in another folder, or with the option -I, which leaves out this one: "
+        'python -I -c "import kerascnn"'
+    ) from None
 from kerascnn import cuda_package
 from kerascnn.tensor import Tensor, install_operators
 

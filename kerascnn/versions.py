@@ -11,8 +11,10 @@ from kerascnn import _core, cuda_package
 __version__: str = str(_core.build_info()["version"])
 
 _REMEDY = (
-    "To train on an NVIDIA GPU, install the driver (CUDA 13 or later) and the CUDA libraries: "
-    'pip install "kerascnn[cuda13]". On the CPU everything works without them.'
+    "To train on an NVIDIA GPU, install the driver (CUDA 13 or later), and kerascnn with CUDA: "
+    'KERASCNN_CUDA=ON pip install ".[cuda13]" in the folder of its sources, or pip install '
+    '"kerascnn[cuda13]" once it is released (docs/install.md). '
+    "On the CPU everything works without them."
 )
 
 

@@ -19,7 +19,10 @@ namespace kerascnn {
 namespace {
 
 constexpr const char* kCudaLibrary = "libkerascnn_cuda.so";
-constexpr const char* kInstallRemedy = "pip install \"kerascnn[cuda13]\"";
+// From sources or from wheels, as kerascnn itself came.
+constexpr const char* kInstallRemedy =
+    "KERASCNN_CUDA=ON pip install \".[cuda13]\" in the folder of its sources, or pip install "
+    "\"kerascnn[cuda13]\" once it is released (docs/install.md)";
 
 struct LoadedPlugin {
   const CudaPlugin* plugin = nullptr;
@@ -44,7 +47,7 @@ std::string missing_library_reason(const std::filesystem::path& path) {
   const std::string built_without = build_info::kCudaMissingReason;
   if (!built_without.empty()) {
     return message("kerascnn was built without its CUDA backend (", built_without,
-                   "); install it with: ", kInstallRemedy, ", or build with KERASCNN_CUDA=ON");
+                   "); install it with: ", kInstallRemedy);
   }
   return message("the CUDA backend ", path.filename().string(), " is not beside libkerascnn in ",
                  path.parent_path().string(), "; reinstall kerascnn");
@@ -87,8 +90,7 @@ LoadedPlugin load_plugin() {
     return {nullptr, message("the CUDA backend ", path.string(), " is of ",
                              interface != nullptr ? interface() : "another version",
                              " and doesn't fit this kerascnn, which is ", kCoreInterface,
-                             "; install both from one release: ", kInstallRemedy,
-                             ", or build both from one checkout")};
+                             "; install both from one checkout or release: ", kInstallRemedy)};
   }
   return {entry(), ""};
 }

@@ -17,3 +17,26 @@ function letKeysScroll() {
 }
 window.addEventListener("load", letKeysScroll);
 window.addEventListener("resize", letKeysScroll);
+
+// A published site lies in a folder named as its version, beside those of others: .ci/add_version.py
+// writes their list. A copy on the disk has none, and does not ask.
+async function listVersions() {
+  const place = document.querySelector(".sidebar-brand");
+  if (!place || !location.protocol.startsWith("http")) return;
+  const root = new URL(document.documentElement.dataset.content_root, location.href);
+  const answer = await fetch(new URL("../versions.json", root)).catch(() => null);
+  if (!answer || !answer.ok) return;
+  const here = root.pathname.split("/").at(-2);
+  const list = document.createElement("details");
+  list.className = "versions";
+  list.append(Object.assign(document.createElement("summary"), { textContent: `Version ${here}` }));
+  for (const version of await answer.json()) {
+    const link = document.createElement("a");
+    link.href = new URL(`../${version}/index.html`, root);
+    link.textContent = version === "dev" ? "dev, not released" : version;
+    if (version === here) link.setAttribute("aria-current", "true");
+    list.append(link);
+  }
+  place.after(list);
+}
+window.addEventListener("DOMContentLoaded", listVersions);

@@ -33,6 +33,42 @@ def test_the_installed_package_is_tested_not_the_checkout():
     assert PACKAGE.parent != CHECKOUT
 
 
+def import_of_sources(tmp_path, *options, **environment):
+    """Imports kerascnn where a folder of its sources lies, as in a checkout."""
+    (tmp_path / "kerascnn").mkdir()
+    shutil.copy(CHECKOUT / "kerascnn" / "__init__.py", tmp_path / "kerascnn")
+    return subprocess.run(
+        [sys.executable, *options, "-c", "import kerascnn; print(kerascnn.__file__)"],
+        cwd=tmp_path,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_the_error_of_a_checkout_names_the_installed_package(tmp_path):
+    done = import_of_sources(tmp_path, PYTHONPATH=str(PACKAGE.parent))
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("ImportError: "))
+    assert f"{tmp_path / 'kerascnn'} holds kerascnn's sources without the compiled core" in line
+    assert f"The installed package is in {PACKAGE}, behind this one." in line
+    assert 'python -I -c "import kerascnn"' in line
+    assert "circular import" not in done.stderr
+
+
+def test_the_error_of_a_checkout_says_how_to_install(tmp_path):
+    # -S leaves out the folder of installed packages.
+    done = import_of_sources(tmp_path, "-S", PYTHONPATH="")
+    assert f'Install the package: {sys.executable} -m pip install "{tmp_path}".' in done.stderr
+
+
+def test_isolated_python_passes_over_a_checkout(tmp_path):
+    done = import_of_sources(tmp_path, "-I")
+    assert "holds kerascnn's sources" not in done.stderr
+    # A package that PYTHONPATH names is not seen by -I, and one in a virtual environment is.
+    assert done.returncode == 0 or "No module named 'kerascnn'" in done.stderr
+
+
 def test_version_is_the_same_everywhere():
     from kerascnn import _core
 

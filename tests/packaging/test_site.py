@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -176,3 +177,44 @@ def plain_docstrings():
 def test_docstrings_say_the_same_to_sphinx(plain_docstrings, docstring, expected):
     lines = plain_docstrings.joined(docstring.splitlines())
     assert "\n".join(plain_docstrings.readable(lines)) == expected
+
+
+def add_version(site, branch, name):
+    script = CHECKOUT / ".ci" / "add_version.py"
+    command = [sys.executable, script, site, branch, name]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_sites_of_versions_lie_beside_each_other(tmp_path):
+    site, branch = tmp_path / "site", tmp_path / "branch"
+    (site / "_static").mkdir(parents=True)
+    branch.mkdir()
+    for name, versions in (
+        ("dev", ["dev"]),
+        ("0.9", ["0.9", "dev"]),
+        ("0.10", ["0.10", "0.9", "dev"]),
+        ("0.9", ["0.10", "0.9", "dev"]),
+    ):
+        (site / "index.html").write_text(name)
+        (site / f"only_{len(list(branch.iterdir()))}.html").touch()
+        done = add_version(site, branch, name)
+        assert done.returncode == 0, done.stderr
+        assert json.loads((branch / "versions.json").read_text()) == versions
+        assert f'url={versions[0]}/"' in (branch / "index.html").read_text()
+        assert (branch / name / "index.html").read_text() == name
+    # A folder is replaced as a whole: what is gone from the site is gone from it.
+    (site / "index.html").write_text("again")
+    next(site.glob("only_*")).unlink()
+    assert add_version(site, branch, "0.9").returncode == 0
+    names = {path.name for path in (branch / "0.9").iterdir()}
+    assert names == {path.name for path in site.iterdir()}
+    assert (branch / "0.10" / "index.html").read_text() == "0.10"
+
+
+@pytest.mark.parametrize("name", ["main", "v0.1", "0.1.0", "../dev"])
+def test_a_folder_of_no_version_is_refused(tmp_path, name):
+    (tmp_path / "index.html").touch()
+    done = add_version(tmp_path, tmp_path / "branch", name)
+    assert done.returncode == 1
+    assert f"is named dev or X.Y. Received {name!r}" in done.stderr
+    assert not (tmp_path / "branch").exists()

@@ -334,6 +334,44 @@ def test_what_is_copied_has_no_prompts(tab):
     assert copied.splitlines() == [line[4:] for line in lines]
 
 
+@pytest.mark.parametrize("name", ["index.html", "howto/offline.html"])
+def test_a_published_site_lists_the_versions_beside_it(browser, name):
+    """Nothing is published for this: the browser is given the files under a made-up address."""
+    other = "<!doctype html><title>kerascnn 0.2</title><h1>0.2</h1>"
+    context = browser.new_context()
+
+    def answer(route):
+        path = urlsplit(route.request.url).path
+        if path == "/versions.json":
+            route.fulfill(json=["0.2", "dev"])
+        elif path.startswith("/dev/") and (SITE / path.removeprefix("/dev/")).is_file():
+            route.fulfill(path=SITE / path.removeprefix("/dev/"))
+        else:
+            route.fulfill(body=other, content_type="text/html")
+
+    try:
+        context.route("**/*", answer)
+        tab = context.new_page()
+        faults = []
+        tab.on("pageerror", lambda error: faults.append(str(error)))
+        tab.goto(f"http://docs.invalid/dev/{name}", wait_until="load")
+        versions = tab.locator("details.versions")
+        versions.locator("summary", has_text="Version dev").click()
+        assert versions.locator("a").all_inner_texts() == ["0.2", "dev, not released"]
+        assert versions.locator("a[aria-current=true]").inner_text() == "dev, not released"
+        versions.locator("a").first.click()
+        tab.wait_for_url("http://docs.invalid/0.2/index.html")
+        assert faults == []
+    finally:
+        context.close()
+
+
+def test_a_copy_on_the_disk_lists_no_versions(tab):
+    open_page(tab, "index.html")
+    assert tab.locator("details.versions").count() == 0
+    assert tab.faults == []
+
+
 def test_dark_is_kept_from_page_to_page(tab):
     open_page(tab, "index.html")
     try:

@@ -13,9 +13,11 @@ OpenedLibrary::OpenedLibrary(std::string name, int version, const std::string& w
       handle_(dlopen(name_.c_str(), RTLD_NOW | RTLD_LOCAL)) {
   if (handle_ != nullptr) return;
   const char* error = dlerror();
-  throw LibraryError(message(what_fails, ": ", name_, " can't be opened (",
-                             error != nullptr ? error : "unknown error",
-                             "); install it with: pip install \"kerascnn[cuda13]\""));
+  throw LibraryError(message(
+      what_fails, ": ", name_, " can't be opened (", error != nullptr ? error : "unknown error",
+      "); install it with: KERASCNN_CUDA=ON pip install \".[cuda13]\" in the "
+      "folder of kerascnn's sources, or pip install \"kerascnn[cuda13]\" "
+      "once it is released (docs/install.md)"));
 }
 
 void* OpenedLibrary::address_of(const char* function_name) const {
