@@ -148,13 +148,14 @@ _budget: contextvars.ContextVar[dict[str, int] | None] = contextvars.ContextVar(
 def weight_budget(held: int) -> Iterator[None]:
     """In this block, a file is read, which cannot make memory be taken for weights it does not hold.
 
-    Layers can make weights of twice `held` bytes together and a megabyte, metrics state of 16.
+    Layers can make weights of twice `held` bytes together and a megabyte, metrics state of 16, ops
+    constants of 16.
     There is no such limit where files are trusted, which `safe_mode=False` says.
 
     Args:
         held: How many bytes of arrays the file holds.
     """
-    limits = {"layer": 2 * held + _OF_LAYERS, "metric": _OF_METRICS}
+    limits = {"layer": 2 * held + _OF_LAYERS, "metric": _OF_METRICS, "op": _OF_METRICS}
     token = _budget.set(None if registration.in_safe_mode() is False else limits)
     try:
         yield
@@ -168,7 +169,7 @@ def charge_weight(nbytes: int, name: str, kind: str = "layer") -> None:
     Args:
         nbytes: Its size.
         name: Of the object that makes it.
-        kind: What that is, "layer" or "metric".
+        kind: What that is, "layer", "metric" or "op".
 
     Raises:
         ValueError: where it is more than what is left.
@@ -348,7 +349,13 @@ def deserialize_keras_object(
             named = module_objects.get(config.get("class_name"))
             if named is not None:
                 custom.setdefault(config["class_name"], named)
-        return deserialize_object(config, custom)
+        try:
+            return deserialize_object(config, custom)
+        except RecursionError as error:
+            raise DeserializationError(
+                "The configuration is nested deeper than any object's. It is damaged, or was made "
+                "to end the program."
+            ) from error
 
 
 def deserialize_object(

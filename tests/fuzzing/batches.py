@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
-CORPUS = HERE / "corpus"
 
 
 class Report(NamedTuple):
@@ -39,21 +38,17 @@ class Report(NamedTuple):
         )
 
 
-def run(
-    script: str, name: str, seed: int, count: int, folder: Path, corpus: Path | None = None
-) -> Report:
-    """Runs cases 0 to count - 1, or those of a folder; after a crash the cases that are left."""
+def run(script: str, name: str, seed: int, count: int, folder: Path) -> Report:
+    """Runs the corpus and `count` cases; after a crash the cases that are left."""
     faults: list[tuple[Any, str]] = []
     outcomes: Counter[str] = Counter()
     slowest, largest, begin, done = 0.0, 0, 0, 0
-    if corpus is not None:
-        count = len(list(corpus.iterdir())) if corpus.is_dir() else 0
-    while begin < count:
+    while True:
         inner = folder / f"{name}-{begin}"
         inner.mkdir(parents=True, exist_ok=True)
         errors = inner / "stderr"
         command = [sys.executable, str(HERE / script), name, str(seed), str(begin), str(count)]
-        command += [str(inner), *([] if corpus is None else [str(corpus)])]
+        command += [str(inner)]
         with open(errors, "wb") as stderr:
             child = subprocess.run(
                 command,

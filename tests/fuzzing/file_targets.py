@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import inspect
 import io
 import json
-import os
 import pickle
 import tarfile
 import wave
@@ -26,17 +24,21 @@ class Target(NamedTuple):
 
     Attributes:
         ending: What the file's name ends in.
-        seeds: Makes good contents; a folder to write in is its argument.
+        seeds: Makes good contents. A folder to write in is its argument, and what chooses some of
+            the contents, where all of them would take long.
         mutate: From a good content to another.
         read: Reads the file of a path, and returns what it read.
         errors: What the reader may raise.
+        bounded: Whether what it takes is bounded. A configuration without a file makes the model
+            that it describes, with all of its weights.
     """
 
     ending: str
-    seeds: Callable[[Path], list[bytes]]
+    seeds: Callable[[Path, Random | None], list[bytes]]
     mutate: Callable[[Random, bytes], bytes]
     read: Callable[[Path], Any]
     errors: tuple[type[BaseException], ...] = (ValueError,)
+    bounded: bool = True
 
 
 # Models -------------------------------------------------------------------------------------------
@@ -127,13 +129,17 @@ _INPUTS = (
 )
 
 
-def _zoo() -> list[Any]:
-    """A small model around each layer that can be made with few arguments."""
+def _zoo(rng: Random | None) -> list[Any]:
+    """A small model around each layer, op and metric that can be made with few arguments."""
     import kerascnn as keras
     from kerascnn import layers
 
+    def some(names: Any) -> list[str]:
+        return [n for n in names if rng is None or rng.random() < 0.08]
+
     found = []
-    for name, cls in vars(layers).items():
+    for name in some(vars(layers)):
+        cls = getattr(layers, name)
         if not inspect.isclass(cls) or not issubclass(cls, layers.Layer):
             continue
         required = [
@@ -163,7 +169,20 @@ def _zoo() -> list[Any]:
         layers.Dense(4, kernel_initializer="identity"),
     ):
         found.append(keras.Sequential([keras.Input((6, 4)), layer]))
-    for name, cls in vars(keras.metrics).items():
+    for name in some(keras.ops.__all__):
+        function = getattr(keras.ops, name)
+        for more in ((), (2,), (None,), ("x",), ([2, 2],), (0, 1), (3, 2)):
+            inputs = keras.Input((4, 6))
+            try:
+                outputs = function(inputs, *(inputs if m == "x" else m for m in more))
+                model = keras.Model(inputs, outputs)
+                model.to_json()
+            except Exception:
+                continue
+            found.append(model)
+            break
+    for name in some(vars(keras.metrics)):
+        cls = getattr(keras.metrics, name)
         if inspect.isclass(cls):
             for arguments in ({}, {"num_classes": 3}, {"target_class_ids": [1], "num_classes": 3}):
                 try:
@@ -226,14 +245,13 @@ def parts() -> list[Any]:
     return _PARTS
 
 
-def _saved(ending: str) -> Callable[[Path], list[bytes]]:
-    def seeds(folder: Path) -> list[bytes]:
+def _saved(ending: str, zoo: bool = False) -> Callable[[Path, Random | None], list[bytes]]:
+    def seeds(folder: Path, rng: Random | None) -> list[bytes]:
         contents: list[bytes] = []
         known: dict[int, bytes] = {}
-        is_model = ".weights" not in ending
         # the models with every part of a configuration are as frequent as all others together
         models = _models()
-        for model in [*models * 20, *_zoo()] if is_model else models:
+        for model in [*models * 20, *_zoo(rng)] if zoo else models:
             path = folder / f"seed{ending}"
             if ending.endswith((".weights.h5", ".weights.safetensors")):
                 model.save_weights(path)
@@ -312,8 +330,8 @@ class _Configuration:
     """A configuration without a file: `model_from_json`."""
 
     @staticmethod
-    def seeds(_: Path) -> list[bytes]:
-        return [model.to_json().encode() for model in [*_models() * 20, *_zoo()]]
+    def seeds(_: Path, rng: Random | None) -> list[bytes]:
+        return [model.to_json().encode() for model in [*_models() * 20, *_zoo(rng)]]
 
     @staticmethod
     def read(path: Path) -> Any:
@@ -341,7 +359,7 @@ def _arrays() -> dict[str, Any]:
     return found
 
 
-def _npz_seeds(_: Path) -> list[bytes]:
+def _npz_seeds(_: Path, __: Random | None) -> list[bytes]:
     contents = []
     for save in (np.savez, np.savez_compressed):
         target = io.BytesIO()
@@ -360,7 +378,7 @@ def _idx(array: Any) -> bytes:
     return bytes((0, 0, 8, array.ndim)) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
 
 
-def _idx_seeds(_: Path) -> list[bytes]:
+def _idx_seeds(_: Path, __: Random | None) -> list[bytes]:
     images = _idx(_arrays()["x_train"])
     return [images, gzip.compress(images)]
 
@@ -383,7 +401,7 @@ def _batch(count: int = 2) -> dict[bytes, Any]:
     return {b"data": pixels, b"labels": list(range(count))}
 
 
-def _cifar_seeds(_: Path) -> list[bytes]:
+def _cifar_seeds(_: Path, __: Random | None) -> list[bytes]:
     batch = _batch()
     labels = np.array(batch[b"labels"], np.uint8)[:, None]
     rows = np.concatenate([labels, batch[b"data"]], 1)
@@ -411,7 +429,7 @@ def _read_cifar(path: Path) -> Any:
     return keras.datasets.cifar10.load_data(folder)
 
 
-def _archive_seeds(_: Path) -> list[bytes]:
+def _archive_seeds(_: Path, __: Random | None) -> list[bytes]:
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz") as archive:
         for stem in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
@@ -463,7 +481,7 @@ def _read_archive(path: Path) -> Any:
 # Images and sounds --------------------------------------------------------------------------------
 
 
-def _image_seeds(_: Path) -> list[bytes]:
+def _image_seeds(_: Path, __: Random | None) -> list[bytes]:
     from PIL import Image
 
     pixels = np.random.default_rng(0).integers(0, 256, (9, 7, 3), dtype=np.uint8)
@@ -491,7 +509,7 @@ def _read_image(path: Path) -> Any:
     return [np.asarray(x) for x, _ in data]
 
 
-def _sound_seeds(_: Path) -> list[bytes]:
+def _sound_seeds(_: Path, __: Random | None) -> list[bytes]:
     contents = []
     for width in (1, 2, 3, 4):
         target = io.BytesIO()
@@ -515,15 +533,16 @@ def _read_sound(path: Path) -> Any:
 
 
 TARGETS = {
-    "keras": Target(".keras", _saved(".keras"), _mutate_keras, _load_model),
-    "h5_model": Target(".h5", _saved(".h5"), _mutate_h5_model, _load_model),
-    "exported": Target(".safetensors", _saved(".safetensors"), _mutate_exported, _load_model),
+    "keras": Target(".keras", _saved(".keras", zoo=True), _mutate_keras, _load_model),
+    "h5_model": Target(".h5", _saved(".h5", zoo=True), _mutate_h5_model, _load_model),
+    "exported": Target(".safetensors", _saved(".safetensors", zoo=True), _mutate_exported, _load_model),
     "configuration": Target(
         ".json",
         _Configuration.seeds,
         _mutate_config,
         _Configuration.read,
-        (ValueError, TypeError, KeyError, AttributeError, IndexError),
+        (ValueError, TypeError, KeyError, AttributeError, IndexError, MemoryError),
+        bounded=False,
     ),
     "weights_h5": Target(
         ".weights.h5", _saved(".weights.h5"), mutators.mutate_h5, _IntoModels()
@@ -548,14 +567,50 @@ TARGETS = {
 }
 
 
+# What a reader must not do, and a part of what is said about it.
+BROKEN = {
+    b"import os; os.system('true')": "os.system",
+    b"exec('1')": "exec",
+    b"open('/none/written', 'a')": "open",
+    b"open('/etc/hostname')": "open",
+    b"import subprocess; subprocess.run(['true'])": "not for a reader",
+    b"x = bytearray(100 << 20)": "bytes of memory",
+    b"x = bytearray(1 << 40)": "MemoryError",
+    b"from time import process_time as t; b = t(); any(t() - b > 6 for _ in iter(int, 1))": " s for",
+    b"raise KeyError('x')": "KeyError",
+    b"raise ValueError()": "without a message",
+    b"import os; os.abort()": "the process ended",
+}
+
+
+def _broken_read(path: Path) -> None:
+    # a code object that is at hand: `exec` of text would be noticed itself
+    _BROKEN_CODE[path.read_bytes()]()
+
+
+def _functions() -> dict[bytes, Any]:
+    found = {}
+    for text in BROKEN:
+        space: dict[str, Any] = {}
+        exec(f"def run(): {text.decode()}", space)
+        found[text] = space["run"]
+    return {**found, b"good": lambda: None}
+
+
+_BROKEN_CODE = _functions()
+TARGETS["broken"] = Target(
+    ".txt", lambda _, __: [b"good"], lambda _, content: content, _broken_read
+)
+
+
 def mutated(name: str, seed: int, case: int, good: list[bytes]) -> bytes:
     """The content of a case, which depends on nothing but the arguments."""
+    if name == "broken":
+        return list(BROKEN)[case]
     rng = Random(f"{name} {seed} {case}")
-    with contextlib.suppress(np.exceptions.ComplexWarning):
-        return TARGETS[name].mutate(rng, rng.choice(good))
-    return b""
+    return TARGETS[name].mutate(rng, rng.choice(good))
 
 
-def good_contents(name: str, folder: Path) -> list[bytes]:
-    os.makedirs(folder, exist_ok=True)
-    return TARGETS[name].seeds(folder)
+def good_contents(name: str, folder: Path, rng: Random | None) -> list[bytes]:
+    folder.mkdir(parents=True, exist_ok=True)
+    return TARGETS[name].seeds(folder, rng)
