@@ -146,7 +146,7 @@ _budget: contextvars.ContextVar[dict[str, int] | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def weight_budget(held: int) -> Iterator[None]:
-    """In this block, a file is read, which cannot make memory be taken for weights it does not hold.
+    """In this block, a file is read, which cannot take memory for weights that it does not hold.
 
     Layers can make weights of twice `held` bytes together and a megabyte, metrics state of 16, ops
     constants of 16.

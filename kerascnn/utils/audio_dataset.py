@@ -17,7 +17,7 @@ from kerascnn.utils.directory import Folder
 ALLOWED_FORMATS = (".wav",)
 # The resampling kernel has so many zero crossings on each side, and keeps this share of the band.
 _ZEROS, _ROLLOFF = 6, 0.99
-# Sounds of other rates are not resampled: a second of a few samples would become any number of them.
+# Sounds of other rates are not resampled: of few samples, any number would be made.
 _LOWEST_RATE, _HIGHEST_RATE = 1_000, 768_000
 # The kernels of so many numbers are made at a time.
 _KERNEL_NUMBERS = 1 << 20

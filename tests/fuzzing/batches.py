@@ -1,4 +1,4 @@
-"""Starts processes that run cases, and collects what they say, also of a process that ends early."""
+"""Starts processes that run cases, and collects what they say, also of those that end early."""
 
 from __future__ import annotations
 

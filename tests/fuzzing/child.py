@@ -133,7 +133,9 @@ def main(name: str, seed: int, begin: int, end: int, folder: Path) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() != Path(__file__).resolve().parent]
+    sys.path[:] = [
+        p for p in sys.path if Path(p or ".").resolve() != Path(__file__).resolve().parent
+    ]
     os.environ["OMP_NUM_THREADS"] = "1"
     arguments = sys.argv[1:]
     main(arguments[0], *(int(a) for a in arguments[1:4]), Path(arguments[4]))

@@ -160,7 +160,10 @@ def _zoo(rng: Random | None) -> list[Any]:
                 except Exception:
                     continue
                 found.append(model)
-    cells = [layers.GRUCell(2), layers.StackedRNNCells([layers.LSTMCell(2), layers.SimpleRNNCell(2)])]
+    cells = [
+        layers.GRUCell(2),
+        layers.StackedRNNCells([layers.LSTMCell(2), layers.SimpleRNNCell(2)]),
+    ]
     for layer in (
         *(layers.RNN(cell, return_sequences=True) for cell in cells),
         layers.Bidirectional(layers.GRU(2)),
@@ -535,7 +538,9 @@ def _read_sound(path: Path) -> Any:
 TARGETS = {
     "keras": Target(".keras", _saved(".keras", zoo=True), _mutate_keras, _load_model),
     "h5_model": Target(".h5", _saved(".h5", zoo=True), _mutate_h5_model, _load_model),
-    "exported": Target(".safetensors", _saved(".safetensors", zoo=True), _mutate_exported, _load_model),
+    "exported": Target(
+        ".safetensors", _saved(".safetensors", zoo=True), _mutate_exported, _load_model
+    ),
     "configuration": Target(
         ".json",
         _Configuration.seeds,
@@ -544,9 +549,7 @@ TARGETS = {
         (ValueError, TypeError, KeyError, AttributeError, IndexError, MemoryError),
         bounded=False,
     ),
-    "weights_h5": Target(
-        ".weights.h5", _saved(".weights.h5"), mutators.mutate_h5, _IntoModels()
-    ),
+    "weights_h5": Target(".weights.h5", _saved(".weights.h5"), mutators.mutate_h5, _IntoModels()),
     "h5_weights": Target(".h5", _saved(".h5"), mutators.mutate_h5, _IntoModels()),
     "safetensors": Target(
         ".weights.safetensors",
@@ -576,7 +579,7 @@ BROKEN = {
     b"import subprocess; subprocess.run(['true'])": "not for a reader",
     b"x = bytearray(100 << 20)": "bytes of memory",
     b"x = bytearray(1 << 40)": "MemoryError",
-    b"from time import process_time as t; b = t(); any(t() - b > 6 for _ in iter(int, 1))": " s for",
+    b"from time import process_time as t; b = t(); any(t() > b + 6 for _ in iter(int, 1))": " s f",
     b"raise KeyError('x')": "KeyError",
     b"raise ValueError()": "without a message",
     b"import os; os.abort()": "the process ended",

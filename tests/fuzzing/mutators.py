@@ -30,7 +30,17 @@ WILD_NUMBERS = (
     *(-2, -(2**31), -(2**63), 0.5, -0.5, 1e-30, 1e30, float("inf"), float("-inf"), float("nan")),
 )
 WILD_TEXTS = (
-    *("", "x", "a" * 300, "\0", "../../etc/passwd", CANARY, f"file://{CANARY}", "é\u202e", "__main__"),
+    *(
+        "",
+        "x",
+        "a" * 300,
+        "\0",
+        "../../etc/passwd",
+        CANARY,
+        f"file://{CANARY}",
+        "é\u202e",
+        "__main__",
+    ),
     *("float32", "float64", "int8", "bfloat16", "float8_e4m3fn", "object", "mixed_float16"),
     *("relu", "softmax", "same", "valid", "causal", "channels_first", "adam", "mse", "eval", "os"),
 )
@@ -148,7 +158,9 @@ def mutate_json(rng: Random, value: Any, parts: list[Any] | None = None) -> Any:
         elif kind == 9 and isinstance(old, list):
             old.append(wild_value(rng))
         elif parts:
-            entries = [p for p in places if isinstance(p[0][p[1]], dict) and "class_name" in p[0][p[1]]]
+            entries = [
+                p for p in places if isinstance(p[0][p[1]], dict) and "class_name" in p[0][p[1]]
+            ]
             holder, key = rng.choice(entries or places)
             holder[key] = part = copy.deepcopy(rng.choice(parts))
             arguments = [k for k, v in part["config"].items() if type(v) in (int, float)]
@@ -262,7 +274,9 @@ def _change_h5(rng: Random, h5py: Any, file: Any, name: str, group: str) -> None
         del file[name]
     elif kind == 1:
         old = file[name]
-        shape = [rng.choice([0, 1, n, n + 1, n * 2, 10**3]) for n in old.shape] + rng.choice([[], [1]])
+        shape = [rng.choice([0, 1, n, n + 1, n * 2, 10**3]) for n in old.shape] + rng.choice(
+            [[], [1]]
+        )
         dtype = rng.choice([old.dtype, "float64", "int8", "S5", "V2", "complex64", "float16"])
         small = np.prod(shape, dtype=float) < 1e6
         del file[name]
@@ -356,7 +370,10 @@ def mutate_npy(rng: Random, content: bytes) -> bytes:
     number = str(rng.choice([*WILD_NUMBERS, "()", "(1,)*9", "[]"]))
     wild = {
         "shape": ("'shape': (", f"'shape': ({number}, "),
-        "dtype": ("'descr': '", rng.choice(["'descr': '|O", "'descr': 'O', 'x': '", "'descr': '>"])),
+        "dtype": (
+            "'descr': '",
+            rng.choice(["'descr': '|O", "'descr': 'O', 'x': '", "'descr': '>"]),
+        ),
         "order": ("False", "True"),
         "code": ("{", "{'a': __import__('os').system('true'), "),
         "deep": ("{", "{'a': " + "(" * rng.choice([10, 200]) + "1"),
@@ -414,7 +431,9 @@ def mutate_image(rng: Random, content: bytes) -> bytes:
         choice = rng.randrange(4)
         if choice == 0 and chunks[0][0] == b"IHDR":
             index, (kind, data) = 0, chunks[0]
-            sizes = [rng.choice([0, 1, 5, 1000, 10**4, 10**5, 2**31 - 1, 2**32 - 1]) for _ in (0, 1)]
+            sizes = [
+                rng.choice([0, 1, 5, 1000, 10**4, 10**5, 2**31 - 1, 2**32 - 1]) for _ in (0, 1)
+            ]
             data = struct.pack(">II", *sizes) + data[8:]
         elif choice == 1:
             data = mutate_bytes(rng, data)
@@ -435,7 +454,9 @@ def mutate_wav(rng: Random, content: bytes) -> bytes:
     """Changes a field of the format or a length of a chunk."""
     if rng.random() < 0.3:
         return mutate_bytes(rng, content)
-    place, width = rng.choice([(4, 4), (16, 4), (20, 2), (22, 2), (24, 4), (28, 4), (32, 2), (34, 2), (40, 4)])
+    place, width = rng.choice(
+        [(4, 4), (16, 4), (20, 2), (22, 2), (24, 4), (28, 4), (32, 2), (34, 2), (40, 4)]
+    )
     number = rng.choice([0, 1, 2, 3, 4, 8, 24, 33, 255, 10**9, 2**31, 2**32 - 1])
     packed = (number % (1 << 8 * width)).to_bytes(width, "little")
     return content[:place] + packed + content[place + width :]
@@ -455,7 +476,16 @@ def mutate_pickle(rng: Random, content: bytes) -> bytes:
     begin, end = places[index], [*places, len(content)][index + 1]
     wild = [
         *(b"cos\nsystem\n", b"cbuiltins\neval\n", b"cnumpy\nload\n", b"(", b"t", b"R", b"b", b"0"),
-        *(b"\x8a\x08" + b"\x7f" * 8, b"J\xff\xff\xff\x7f", b"I1\n", b"N", b"}", b"2", b"\x85", b"]"),
+        *(
+            b"\x8a\x08" + b"\x7f" * 8,
+            b"J\xff\xff\xff\x7f",
+            b"I1\n",
+            b"N",
+            b"}",
+            b"2",
+            b"\x85",
+            b"]",
+        ),
         b"\x8c\x02os\x8c\x06system\x93",
         b"B\xff\xff\xff\x7f",
         b"\x8e" + b"\xff" * 7 + b"\x00",
@@ -463,4 +493,8 @@ def mutate_pickle(rng: Random, content: bytes) -> bytes:
     ]
     other = rng.randrange(len(places))
     copied = content[places[other] : [*places, len(content)][other + 1]]
-    return content[:begin] + rng.choice([*wild, b"", copied, copied * 50]) + content[rng.choice([begin, end]) :]
+    return (
+        content[:begin]
+        + rng.choice([*wild, b"", copied, copied * 50])
+        + content[rng.choice([begin, end]) :]
+    )

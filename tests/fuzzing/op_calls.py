@@ -18,19 +18,32 @@ _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "bool")
 _LAYOUTS = ("plain", "strided", "reversed", "transposed", "broadcast", "big_endian", "unaligned")
 _WILD = (-5, 7, 2**31, -(2**31) - 1, 2**62, 2**63, -(2**64), 1.5, "x", None, True, [0, 0], [[1]])
 
-_UNARY = """
-    abs ceil floor square sign negative sqrt exp expm1 log1p sin cos tanh arctan sinh cosh round
-    isnan isinf isfinite logical_not reciprocal trunc exp2 arcsinh cbrt signbit rad2deg sinc
-""".split()
-_BINARY = """
-    add subtract multiply maximum minimum equal not_equal less less_equal greater greater_equal
-    logical_and logical_or logical_xor arctan2 hypot logaddexp
-""".split()
-_INTEGER_BINARY = "bitwise_and bitwise_or bitwise_xor gcd lcm".split()
-_REDUCTIONS = """
-    sum prod mean max min any all var std argmax argmin median count_nonzero nansum nanmax ptp
-""".split()
-_SCANS = "cumsum cumprod sort flip".split()
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+_UNARY = _words(
+    """
+    abs ceil floor square sign negative sqrt exp expm1 log1p sin cos tanh arctan sinh cosh
+    round isnan isinf isfinite logical_not reciprocal trunc exp2 arcsinh cbrt signbit
+    rad2deg sinc
+    """
+)
+_BINARY = _words(
+    """
+    add subtract multiply maximum minimum equal not_equal less less_equal greater
+    greater_equal logical_and logical_or logical_xor arctan2 hypot logaddexp
+    """
+)
+_INTEGER_BINARY = ["bitwise_and", "bitwise_or", "bitwise_xor", "gcd", "lcm"]
+_REDUCTIONS = _words(
+    """
+    sum prod mean max min any all var std argmax argmin median count_nonzero nansum nanmax
+    ptp
+    """
+)
+_SCANS = ["cumsum", "cumprod", "sort", "flip"]
 # Results of these jump, so that rounding of narrow numbers may give the neighbor.
 _JUMPS = frozenset({"ceil", "floor", "round", "trunc", "sign", "equal", "not_equal", "less"})
 
@@ -56,7 +69,9 @@ def make_array(spec: dict[str, Any]) -> Any:
     else:
         array = np.asarray(rng.uniform(-3, 3, drawn)).astype(dtype)
         if spec.get("special") and array.size:
-            array.reshape(-1)[rng.integers(array.size)] = rng.choice([np.nan, np.inf, -np.inf, -0.0])
+            array.reshape(-1)[rng.integers(array.size)] = rng.choice(
+                [np.nan, np.inf, -np.inf, -0.0]
+            )
     if layout == "strided" and shape:
         return array[..., ::2]
     if layout == "reversed" and shape:
@@ -98,7 +113,9 @@ def _axis(rng: Random, rank: int) -> Any:
 
 def draw(rng: Random) -> dict[str, Any]:
     """A random call."""
-    kind = rng.choice(["unary", "binary", "integers", "reduce", "scan", *["shape"] * 3, "make", "dot"])
+    kind = rng.choice(
+        ["unary", "binary", "integers", "reduce", "scan", *["shape"] * 3, "make", "dot"]
+    )
     x = _array(rng)
     shape, rank = x["shape"], len(x["shape"])
     call: dict[str, Any] = {"arrays": [x], "kwargs": {}}
@@ -110,7 +127,10 @@ def draw(rng: Random) -> dict[str, Any]:
         call["op"] = rng.choice(_BINARY if kind == "binary" else _INTEGER_BINARY)
         kinds = None if kind == "binary" else ("int8", "int32", "int64", "uint8")
         other = [n if rng.random() < 0.8 else rng.choice([1, n + 1]) for n in shape]
-        call["arrays"] = [_array(rng, shape, kinds), _array(rng, other[rng.randrange(rank + 1) :], kinds)]
+        call["arrays"] = [
+            _array(rng, shape, kinds),
+            _array(rng, other[rng.randrange(rank + 1) :], kinds),
+        ]
     elif kind == "reduce":
         call["op"] = rng.choice(_REDUCTIONS)
         x["special"] = False
@@ -139,7 +159,9 @@ def draw(rng: Random) -> dict[str, Any]:
         call["arrays"] = [x, _array(rng, second, [x["dtype"]])]
         call["arrays"][1]["special"] = False
         if call["op"] == "tensordot":
-            call["kwargs"]["axes"] = rng.choice([0, 1, 2, [[0], [-1]], [[5], [0]], rng.choice(_WILD)])
+            call["kwargs"]["axes"] = rng.choice(
+                [0, 1, 2, [[0], [-1]], [[5], [0]], rng.choice(_WILD)]
+            )
     if rng.random() < 0.03 and call["kwargs"]:
         call["kwargs"][rng.choice(list(call["kwargs"]))] = rng.choice(_WILD)
     return call
@@ -150,9 +172,13 @@ def _draw_shaping(rng: Random, call: dict[str, Any]) -> None:
     shape, rank = x["shape"], len(x["shape"])
     size = math.prod(shape)
     op = rng.choice(
-        """reshape transpose moveaxis swapaxes squeeze expand_dims broadcast_to tile repeat roll
-        concatenate stack split take take_along_axis pad diagonal trace tril triu argsort where clip
-        rot90 diff ravel unravel_index searchsorted""".split()
+        _words(
+            """
+            reshape transpose moveaxis swapaxes squeeze expand_dims broadcast_to tile repeat
+            roll concatenate stack split take take_along_axis pad diagonal trace tril triu
+            argsort where clip rot90 diff ravel unravel_index searchsorted
+            """
+        )
     )
     call["op"] = op
     wild = [2**31, 2**32, 2**62, -1, -2, 0]
@@ -178,7 +204,9 @@ def _draw_shaping(rng: Random, call: dict[str, Any]) -> None:
     elif op == "tile":
         k["repeats"] = rng.choice([2, [2, 1], [0], [1, 3, 1], [2**40, 2**40], -1, [1] * 12])
     elif op == "repeat":
-        k.update(repeats=rng.choice([0, 1, 3, -1, 2**62, [1] * (shape or [1])[0]]), axis=_axis(rng, rank))
+        k.update(
+            repeats=rng.choice([0, 1, 3, -1, 2**62, [1] * (shape or [1])[0]]), axis=_axis(rng, rank)
+        )
     elif op == "roll":
         k.update(shift=rng.choice([0, 1, -3, 100, 2**40, -(2**62)]), axis=_axis(rng, rank))
     elif op in ("concatenate", "stack"):
@@ -194,17 +222,29 @@ def _draw_shaping(rng: Random, call: dict[str, Any]) -> None:
         axis = _axis(rng, rank)
         length = shape[axis] if type(axis) is int and -rank <= axis < rank else 3
         limit = max(length, 1)
-        indexes = {"shape": _shape(rng), "dtype": "int32", "layout": "plain", "seed": 1, "mod": limit}
+        indexes = {
+            "shape": _shape(rng),
+            "dtype": "int32",
+            "layout": "plain",
+            "seed": 1,
+            "mod": limit,
+        }
         if op == "take_along_axis":
             indexes["shape"] = shape
         call["arrays"].append(indexes)
         k["axis"] = axis
     elif op == "pad":
-        k["pad_width"] = rng.choice([1, [[1, 0]] * rank, [[0, 2]], [[-1, 0]] * rank, [[2**40, 2**40]] * rank])
+        k["pad_width"] = rng.choice(
+            [1, [[1, 0]] * rank, [[0, 2]], [[-1, 0]] * rank, [[2**40, 2**40]] * rank]
+        )
         if rng.random() < 0.3:
             k["mode"] = rng.choice(["constant", "reflect", "symmetric", "nothing"])
     elif op in ("diagonal", "trace"):
-        k.update(offset=rng.choice([0, 1, -1, 100, *wild]), axis1=_axis(rng, rank), axis2=_axis(rng, rank))
+        k.update(
+            offset=rng.choice([0, 1, -1, 100, *wild]),
+            axis1=_axis(rng, rank),
+            axis2=_axis(rng, rank),
+        )
     elif op in ("tril", "triu"):
         k["k"] = rng.choice([0, 1, -1, 100, *wild])
     elif op == "where":
@@ -217,7 +257,9 @@ def _draw_shaping(rng: Random, call: dict[str, Any]) -> None:
     elif op == "rot90":
         k["k"] = rng.choice([0, 1, 2, 3, -1, 7, 2**40])
     elif op == "unravel_index":
-        call["arrays"] = [{"shape": _shape(rng), "dtype": "int32", "layout": "plain", "seed": 1, "mod": 6}]
+        call["arrays"] = [
+            {"shape": _shape(rng), "dtype": "int32", "layout": "plain", "seed": 1, "mod": 6}
+        ]
         k["shape"] = rng.choice([[2, 3], [6], [1, 2, 3]])
     elif op == "searchsorted":
         call["arrays"] = [_array(rng, [5], ["float32"]), _array(rng, None, ["float32"])]
@@ -229,7 +271,9 @@ def _draw_shaping(rng: Random, call: dict[str, Any]) -> None:
 def _draw_making(rng: Random, call: dict[str, Any]) -> None:
     call["arrays"] = []
     sizes = [0, 1, 3, 5, -1, 2**31, 2**40, 2**62, 2**63, 1.5]
-    op = call["op"] = rng.choice("zeros ones full eye arange linspace tri identity".split())
+    op = call["op"] = rng.choice(
+        ["zeros", "ones", "full", "eye", "arange", "linspace", "tri", "identity"]
+    )
     k: dict[str, Any] = call["kwargs"]
     if op in ("zeros", "ones", "full"):
         wild = [[2**32, 2**32], [2**31, 2**33, 4], [-1, 2], [2**62, 4], [0, 2**62], [1.5]]
@@ -244,7 +288,11 @@ def _draw_making(rng: Random, call: dict[str, Any]) -> None:
     elif op == "identity":
         k["n"] = rng.choice(sizes)
     elif op == "arange":
-        k.update(start=rng.choice([0, -3, 2**62]), stop=rng.choice([5, 0, 2**62, 1e300]), step=rng.choice([1, 2, -1, 0]))
+        k.update(
+            start=rng.choice([0, -3, 2**62]),
+            stop=rng.choice([5, 0, 2**62, 1e300]),
+            step=rng.choice([1, 2, -1, 0]),
+        )
     else:
         k.update(start=0, stop=rng.choice([1, 5, -2]), num=rng.choice([0, 1, 5, -1, 2**62]))
 
@@ -276,7 +324,9 @@ def run_numpy(call: dict[str, Any], arrays: list[Any]) -> Any:
     """The result in float64, None where it is too large to be computed."""
     op, kwargs = call["op"], dict(call["kwargs"])
     numbers = [v for v in kwargs.values() if isinstance(v, (int, float)) and abs(v) > 10**6]
-    numbers += [n for v in kwargs.values() if isinstance(v, list) for n in _flat(v) if abs(n) > 10**6]
+    numbers += [
+        n for v in kwargs.values() if isinstance(v, list) for n in _flat(v) if abs(n) > 10**6
+    ]
     if numbers and op not in ("roll", "rot90"):
         return None
     logical = op.startswith(("logical", "bitwise")) or op not in _UNARY
@@ -310,11 +360,16 @@ def results_differ(call: dict[str, Any], ours: Any, theirs: Any, narrow: str | N
         a, b = np.asarray(a), np.asarray(b)
         if a.shape != b.shape:
             return f"shape {a.shape}, expected {b.shape}"
-        kinds = [np.dtype(s["dtype"]).name if s["dtype"] != "bfloat16" else "bfloat16" for s in call["arrays"]]
+        kinds = [
+            np.dtype(s["dtype"]).name if s["dtype"] != "bfloat16" else "bfloat16"
+            for s in call["arrays"]
+        ]
         eps = max([_EPS.get(k, 0.0) for k in (*kinds, str(a.dtype))], default=0.0)
-        # a sum of n numbers up to 3, or a product of them, or an exponential with its argument's error
+        # a sum or product of n numbers up to 3, or an exponential with its argument's error
         count = max([math.prod(s["shape"]) for s in call["arrays"]] or [1])
         allowed = 16 * eps * (8 + count)
+        if a.dtype.kind in "iu" and b.dtype.kind in "iu":
+            b = b.astype(a.dtype)  # what does not fit wraps around, as in NumPy
         x, y = a.astype("float64"), b.astype("float64")
         if call["op"] in _JUMPS and eps > 1e-6:
             continue

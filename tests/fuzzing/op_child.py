@@ -36,7 +36,7 @@ def run_call(call: dict[str, Any], compiled: bool) -> tuple[str, str]:
             return "error", f"{type(error).__name__} without a message"
     try:
         theirs = op_calls.run_numpy(call, arrays)
-    except Exception as caught:
+    except Exception:
         return ("both refuse", "") if error is not None else (f"taken: {call['op']}", "")
     if theirs is None:
         return "large", ""

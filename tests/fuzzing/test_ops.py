@@ -23,4 +23,6 @@ def test_random_calls(amount, tmp_path, capsys, request):
     # neither may be what most calls come to
     outcomes = Counter({name: n for name, n in report.outcomes.items() if n})
     assert outcomes["compared"] + outcomes["compiled"] > count / 2
-    assert sum(n for name, n in outcomes.items() if name.startswith(("taken", "refused"))) < count / 8
+    assert (
+        sum(n for name, n in outcomes.items() if name.startswith(("taken", "refused"))) < count / 8
+    )
