@@ -1,6 +1,7 @@
-"""Runs random calls of ops in a process of its own: `python op_child.py ops SEED BEGIN END FOLDER`.
+"""Runs random calls in a process of its own: `python op_child.py KIND SEED BEGIN END FOLDER`.
 
-It says what `child.py` says. The calls in corpus/ops.jsonl come first.
+The kind is "ops", "capsules" or "interfaces". What is said is what `child.py` says. The calls in
+corpus/KIND.jsonl come first.
 """
 
 from __future__ import annotations
@@ -56,22 +57,27 @@ def _host(value: Any) -> Any:
     return value.numpy() if hasattr(value, "numpy") else value
 
 
-def main(_: str, seed: int, begin: int, end: int, folder: Path) -> None:
+def main(kind: str, seed: int, begin: int, end: int, folder: Path) -> None:
     import resource
 
     import kerascnn
-    from fuzzing import child, op_calls
+    from fuzzing import capsules, child, op_calls
 
     warnings.simplefilter("ignore")
     kerascnn.jit(lambda x: x + 1)(kerascnn.ops.ones(3)).numpy()
     limit = child._status("VmSize:") + (1 << 30)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    kept = Path(__file__).with_name("corpus") / "ops.jsonl"
-    calls = [json.loads(line) for line in kept.read_text().splitlines()]
+    kept = Path(__file__).with_name("corpus") / f"{kind}.jsonl"
+    calls = [json.loads(s) for s in kept.read_text().splitlines()] if kept.exists() else []
+    draw = {
+        "ops": op_calls.draw,
+        "capsules": capsules.draw,
+        "interfaces": capsules.draw_interface,
+    }[kind]
     for case in range(begin, len(calls) + end):
         number = case - len(calls)
-        call = calls[case] if number < 0 else op_calls.draw(Random(f"ops {seed} {number}"))
+        call = calls[case] if number < 0 else draw(Random(f"{kind} {seed} {number}"))
         # JSON has no tuples and no keys but strings
         label = json.dumps(call)
         print(json.dumps({"case": label, "number": case}), flush=True)
@@ -79,7 +85,12 @@ def main(_: str, seed: int, begin: int, end: int, folder: Path) -> None:
         before = child._status("VmRSS:" if exact else "VmHWM:")
         start = time.process_time()
         try:
-            outcome, fault = run_call(json.loads(label), number < 0 or number % 4 == 0)
+            call = json.loads(label)
+            if kind == "ops":
+                outcome, fault = run_call(call, number < 0 or number % 4 == 0)
+            else:
+                run = capsules.run if kind == "capsules" else capsules.run_interface
+                outcome, fault = run(call)
         except Exception as error:
             outcome, fault = type(error).__name__, f"{type(error).__name__}: {error}"
         peak = child._status("VmHWM:") - before
