@@ -546,7 +546,8 @@ TARGETS = {
         _Configuration.seeds,
         _mutate_config,
         _Configuration.read,
-        (ValueError, TypeError, KeyError, AttributeError, IndexError, MemoryError),
+        # what constructors raise for such arguments
+        (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, MemoryError),
         bounded=False,
     ),
     "weights_h5": Target(".weights.h5", _saved(".weights.h5"), mutators.mutate_h5, _IntoModels()),
