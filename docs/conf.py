@@ -82,7 +82,11 @@ copybutton_prompt_is_regexp = True
 
 
 # Pages beside the folder of the documentation have a place in it on the site.
-PLACES = {"(../.github/CONTRIBUTING.md": "(contributing.md", "(../CHANGELOG.md": "(changelog.md"}
+PLACES = {
+    "(../.github/CONTRIBUTING.md": "(contributing.md",
+    "(../../.github/SECURITY.md": "(../security.md",
+    "(../CHANGELOG.md": "(changelog.md",
+}
 
 
 def setup(app: Sphinx) -> None:

@@ -136,24 +136,40 @@ def serialize_with_sharing(obj: Any) -> Any:
 
 # Budget for weights ------------------------------------------------------------------------------
 
-_budget: contextvars.ContextVar[list[int] | None] = contextvars.ContextVar("budget", default=None)
+# Layers may have weights that no file holds, of a megabyte; metrics count in what is not saved.
+_OF_LAYERS, _OF_METRICS = 1 << 20, 16 << 20
+
+_budget: contextvars.ContextVar[dict[str, int] | None] = contextvars.ContextVar(
+    "budget", default=None
+)
 
 
 @contextlib.contextmanager
-def weight_budget(nbytes: int) -> Iterator[None]:
-    """In this block, layers can make weights of so many bytes together.
+def weight_budget(held: int) -> Iterator[None]:
+    """In this block, a file is read, which cannot take memory for weights that it does not hold.
 
-    A file cannot make a model take memory for weights that it does not hold.
+    Layers can make weights of twice `held` bytes together and a megabyte, metrics state of 16, ops
+    constants of 16.
+    There is no such limit where files are trusted, which `safe_mode=False` says.
+
+    Args:
+        held: How many bytes of arrays the file holds.
     """
-    token = _budget.set([nbytes])
+    limits = {"layer": 2 * held + _OF_LAYERS, "metric": _OF_METRICS, "op": _OF_METRICS}
+    token = _budget.set(None if registration.in_safe_mode() is False else limits)
     try:
         yield
     finally:
         _budget.reset(token)
 
 
-def charge_weight(nbytes: int, layer_name: str) -> None:
+def charge_weight(nbytes: int, name: str, kind: str = "layer") -> None:
     """Takes a weight off the budget, where there is one.
+
+    Args:
+        nbytes: Its size.
+        name: Of the object that makes it.
+        kind: What that is, "layer", "metric" or "op".
 
     Raises:
         ValueError: where it is more than what is left.
@@ -161,12 +177,13 @@ def charge_weight(nbytes: int, layer_name: str) -> None:
     left = _budget.get()
     if left is None:
         return
-    if nbytes > left[0]:
+    if nbytes > left[kind]:
         raise ValueError(
-            f"The configuration asks for weights of {nbytes} bytes in layer '{layer_name}', more "
-            "than the file holds. The file is damaged or was made to fill memory."
+            f"The configuration asks for weights of {nbytes} bytes in {kind} '{name}', more than "
+            "the file holds. The file is damaged or was made to fill memory. Where you trust its "
+            "source, pass safe_mode=False."
         )
-    left[0] -= nbytes
+    left[kind] -= nbytes
 
 
 # Writing -----------------------------------------------------------------------------------------
@@ -332,7 +349,13 @@ def deserialize_keras_object(
             named = module_objects.get(config.get("class_name"))
             if named is not None:
                 custom.setdefault(config["class_name"], named)
-        return deserialize_object(config, custom)
+        try:
+            return deserialize_object(config, custom)
+        except RecursionError as error:
+            raise DeserializationError(
+                "The configuration is nested deeper than any object's. It is damaged, or was made "
+                "to end the program."
+            ) from error
 
 
 def deserialize_object(

@@ -14,7 +14,7 @@ import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -209,6 +209,12 @@ class _SavedArray:
 
 class _ArrayUnpickler(pickle._Unpickler):  # in Python: the one in C trusts sizes in the file
     """Knows what pickles of arrays call, and nothing else."""
+
+    def load_bytearray8(self) -> NoReturn:
+        # It takes the memory that the file announces before it looks what there is.
+        raise pickle.UnpicklingError("it has a bytearray, which arrays are not made of")
+
+    dispatch: ClassVar[Any] = {**pickle._Unpickler.dispatch, pickle.BYTEARRAY8[0]: load_bytearray8}
 
     def find_class(self, module: str, name: str) -> Any:
         if module in ("numpy.core.multiarray", "numpy._core.multiarray"):

@@ -6,10 +6,11 @@ data. The IDX format is described on the MNIST page, http://yann.lecun.com/exdb/
 
 from __future__ import annotations
 
+import math
 import os
 from io import BufferedIOBase
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -27,6 +28,12 @@ _IDX_NAMES = {
     "y_test": ("t10k-labels", "idx1-ubyte"),
 }
 _CHUNK = 1 << 20
+# Images hardly shrink to less than a hundredth: such a file was made to fill memory.
+_SMALL, _MAX_EXPANSION = 16 << 20, 100
+_NPY_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 _IDX_UBYTE = 0x08
 
 
@@ -70,12 +77,12 @@ def read_idx(path: str | os.PathLike[str], rank: int) -> np.ndarray:
         raw.seek(0)
         stream: BufferedIOBase = gzip.GzipFile(fileobj=raw) if compressed else raw
         try:
-            return _parse_idx(path, stream, rank)
+            return _parse_idx(path, stream, rank, compressed)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             _fail(path, "a whole gzip file", f"a damaged or truncated one ({error})", error)
 
 
-def _parse_idx(path: Path, stream: BufferedIOBase, rank: int) -> np.ndarray:
+def _parse_idx(path: Path, stream: BufferedIOBase, rank: int, compressed: bool) -> np.ndarray:
     header_size = 4 + 4 * rank
     header = stream.read(header_size)
     magic = bytes((0, 0, _IDX_UBYTE, rank))
@@ -98,6 +105,9 @@ def _parse_idx(path: Path, stream: BufferedIOBase, rank: int) -> np.ndarray:
     while len(data) <= size and (chunk := stream.read(min(_CHUNK, size + 1 - len(data)))):
         data += chunk
     expected = f"{size} bytes of data, as its header announces with shape {shape}"
+    stored = path.stat().st_size
+    if compressed and size > _SMALL and size > _MAX_EXPANSION * stored:
+        _fail(path, expected, f"a file of {stored} bytes")
     if len(data) < size:
         _fail(path, expected, f"{len(data)} bytes: the file is truncated")
     if len(data) > size:
@@ -132,9 +142,6 @@ def _read_folder(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    import zipfile
-    import zlib
-
     _check_zip_ends(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -142,26 +149,39 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
             if missing:
                 found = ", ".join(archive.files) or "none"
                 _fail(path, f"the arrays {', '.join(_ARRAY_NAMES)}", f"the arrays {found}")
-            arrays = {name: archive[name] for name in _ARRAY_NAMES}
-    except _InvalidFileError:
+            arrays = {name: _read_member(archive.zip, path, name) for name in _ARRAY_NAMES}
+    except (_InvalidFileError, FileNotFoundError):
         raise
-    # zipfile and NumPy raise these for damaged or unusual archives.
-    except (
-        ValueError,
-        OSError,
-        EOFError,
-        SyntaxError,
-        NotImplementedError,
-        RuntimeError,
-        zlib.error,
-        zipfile.BadZipFile,
-    ) as error:
+    # zipfile, and NumPy for headers, raise nearly any exception for damaged or unusual archives.
+    except Exception as error:
         _fail(path, "an .npz archive of numeric arrays", f"a damaged one ({error})", error)
     for split in ("train", "test"):
         images, labels = arrays[f"x_{split}"], arrays[f"y_{split}"]
         _check_images(f"{path}, array x_{split}", images)
         _check_labels(f"{path}, array y_{split}", labels, len(images))
     return {name: np.ascontiguousarray(array, dtype=np.uint8) for name, array in arrays.items()}
+
+
+def _read_member(archive: Any, path: Path, name: str) -> np.ndarray:
+    """Reads an array, after a check that the member has the bytes that its header announces."""
+    names = archive.namelist()
+    member = archive.getinfo(f"{name}.npy" if f"{name}.npy" in names else name)
+    size, stored = member.file_size, member.compress_size
+    if size > _SMALL and size > _MAX_EXPANSION * stored:
+        _fail(path, f"at most {_MAX_EXPANSION * stored} bytes in {member.filename}", f"{size}")
+    with archive.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        if version not in _NPY_HEADERS:
+            _fail(f"{path}, array {name}", "the form 1.0 or 2.0 of .npy files", f"{version}")
+        shape, is_fortran, dtype = _NPY_HEADERS[version](stream)
+        if dtype.kind not in "biuf":
+            _fail(f"{path}, array {name}", "numbers", f"dtype {dtype}")
+        expected, left = math.prod(shape) * dtype.itemsize, size - stream.tell()
+        if min(shape, default=0) < 0 or expected != left:
+            received = f"{left} bytes"
+            _fail(f"{path}, array {name}", f"{expected} bytes for its shape {shape}", received)
+        data = bytearray(stream.read())
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if is_fortran else "C")
 
 
 def _check_zip_ends(path: Path) -> None:

@@ -146,7 +146,8 @@ def _checked_shape(shape: Any) -> tuple[int | None, ...]:
             + (f"; did you mean ({shape},)?" if isinstance(shape, int) else "")
         )
     for n in shape:
-        if n is not None and (isinstance(n, bool) or int(n) != n or n < 0):
+        is_part = isinstance(n, float) and not n.is_integer()  # infinity and NaN too
+        if n is not None and (isinstance(n, bool) or is_part or int(n) != n or n < 0):
             raise ValueError(f"A size is None or an integer from 0 on. Received: shape={shape}")
     return tuple(None if n is None else int(n) for n in shape)
 

@@ -51,6 +51,10 @@ class IoU(Metric):
         super().__init__(name=name, dtype=dtype or "int32")
         if num_classes < 1:
             raise ValueError(f"There must be at least one class. Received: {num_classes=}")
+        # Before the list of classes: what a file may ask for is decided by this.
+        self.total_cm = self.add_variable(
+            (num_classes, num_classes), "zeros", dtype=self.dtype, name="total_confusion_matrix"
+        )
         if max(target_class_ids, default=0) >= num_classes:
             raise ValueError(
                 f"Target class id {max(target_class_ids)} is out of range: there are the classes "
@@ -62,9 +66,6 @@ class IoU(Metric):
         self.sparse_y_true = sparse_y_true
         self.sparse_y_pred = sparse_y_pred
         self.axis = axis
-        self.total_cm = self.add_variable(
-            (num_classes, num_classes), "zeros", dtype=self.dtype, name="total_confusion_matrix"
-        )
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         if not self.sparse_y_true:

@@ -35,7 +35,11 @@ def model_from_json(json_string: str, custom_objects: Mapping[str, Any] | None =
     3
     """
     with serialization.object_sharing():
-        return serialization.deserialize_keras_object(json.loads(json_string), custom_objects)
+        try:
+            config = json.loads(json_string)
+        except RecursionError as error:
+            raise ValueError("The text is nested deeper than any configuration.") from error
+        return serialization.deserialize_keras_object(config, custom_objects)
 
 
 def clone_model(

@@ -150,6 +150,12 @@ def to_model(cls: Any, config: dict[str, Any], custom_objects: Any = None) -> An
             kwargs = {k: v for k, v in arguments[1].items() if k != "mask" or v is not None}
             if kwargs.get("training") is False and _trains_only_when_told(layers[name]):
                 del kwargs["training"]  # each call of the model decides this
+            if not any(isinstance(x, KerasTensor) for x in trees.flatten((arguments[0], kwargs))):
+                # It would be computed here and now, however large it is.
+                raise ValueError(
+                    f"The configuration of model '{config.get('name')}' calls {name!r} on no "
+                    "output of a layer, as no model does."
+                )
             layers[name](*arguments[0], **kwargs)
         if len(later) == len(waiting):
             raise ValueError(

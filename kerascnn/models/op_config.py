@@ -177,8 +177,12 @@ def serialize(operation: OpCall, model_name: str) -> tuple[dict[str, Any], tuple
         "config": serialization.serialize_keras_object(config),
         "registered_name": title,
     }
-    rest = {key: value for key, value in arguments.items() if key not in in_config}
-    return entry, tuple(rest.values())
+    parameters = bound.signature.parameters
+    rest: list[Any] = []
+    for key, value in arguments.items():
+        if key not in in_config:
+            rest += value if parameters[key].kind is inspect.Parameter.VAR_POSITIONAL else [value]
+    return entry, tuple(rest)
 
 
 def _custom_entry(operation: OpCall, op: CustomOp) -> dict[str, Any]:
@@ -214,7 +218,10 @@ class _Configured(OpCall):
         self._arguments = arguments
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        names = [p for p in inspect.signature(self.function).parameters if p not in self._arguments]
+        parameters = inspect.signature(self.function).parameters
+        if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters.values()):
+            return super().__call__(*args, **{**self._arguments, **kwargs})
+        names = [p for p in parameters if p not in self._arguments]
         given = dict(zip(names, args, strict=False))
         return super().__call__(**{**self._arguments, **given, **kwargs})
 

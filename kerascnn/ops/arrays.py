@@ -13,6 +13,8 @@ from kerascnn.ops import creation, dispatch, elementwise, shaping
 from kerascnn.ops.shaping import _axis
 from kerascnn.symbolic.operation import op
 
+_LONGEST = 1 << 60
+
 __all__ = [
     "array",
     "copy",
@@ -324,6 +326,11 @@ def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None) -> Any
             f"each place along the axis. Received: repeats={repeats}"
         )
     counts = np.broadcast_to(counts, (x.shape[axis],))
+    if sum(counts.tolist()) > _LONGEST:  # NumPy's own sum overflows, and then it writes anywhere
+        raise ValueError(
+            f"repeat: an axis has up to {_LONGEST} places. Received: repeats={repeats} for "
+            f"{x.shape[axis]} places"
+        )
     return shaping.take(x, np.repeat(np.arange(x.shape[axis]), counts).astype("int32"), axis)
 
 

@@ -204,7 +204,13 @@ def type_of(x: Any) -> Any:
     """Returns what promotion knows of an operand: a dtype name, or the type of a Python number."""
     if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
         return type(x)
-    return dtypes.standardize_dtype(x.dtype)
+    try:
+        dtype = x.dtype
+    except AttributeError:
+        raise TypeError(
+            f"Expected a number, an array or a tensor. Received: {x!r} (of type {type(x).__name__})"
+        ) from None
+    return dtypes.standardize_dtype(dtype)
 
 
 def operands(*values: Any, result: Callable[..., str] | str = dtypes.result_type) -> list[Any]:

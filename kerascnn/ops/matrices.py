@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from kerascnn import config, dtypes
+from kerascnn import config, dtypes, serialization
 from kerascnn.ops import dispatch, elementwise, reduction, shaping, sorting, statistics
 from kerascnn.ops.host import at_once, compute, is_known
 from kerascnn.symbolic.operation import op
@@ -63,6 +63,7 @@ def _times(column: Any, row: Any) -> Any:
 
 
 def _identity(n: int, like: Any) -> Any:
+    serialization.charge_weight(n * n * dtypes.ITEMSIZE[like.dtype], "identity", "op")
     return dispatch.convert(np.eye(n, dtype=dtypes.numpy_dtype(like.dtype)), like=like)
 
 

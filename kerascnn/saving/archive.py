@@ -24,7 +24,6 @@ KERAS_VERSION = "3.15.1"
 CONFIG = "config.json"
 METADATA = "metadata.json"
 WEIGHTS = "model.weights.h5"
-_SMALL = 16 << 20
 
 
 def config_texts(model: Any) -> tuple[str, str]:
@@ -102,16 +101,16 @@ def _load(
 ) -> Any:
     with members.opened(source, name) as files:
         config, weights = files.read(CONFIG), files.read(WEIGHTS)
-        # The bytes of the file's weights limit the weights that the configuration may create.
-        model = model_from_text(
-            config.decode("utf-8", "replace"),
-            name,
-            custom_objects,
-            compile,
-            safe_mode,
-            2 * len(weights) + _SMALL,
-        )
         with h5_file.opened(io.BytesIO(weights), f"{name}: {WEIGHTS}") as groups:
+            # What the file holds limits the weights that the configuration may create.
+            model = model_from_text(
+                config.decode("utf-8", "replace"),
+                name,
+                custom_objects,
+                compile,
+                safe_mode,
+                h5_file.held_bytes(groups),
+            )
             state.restore(model, groups, name)
         assets.load(model, files, name)
     return model
@@ -131,7 +130,7 @@ def model_from_text(
     custom_objects: Mapping[str, Any] | None,
     compile: bool,
     safe_mode: bool,
-    budget: int,
+    held: int,
     modernize: Callable[[Any], Any] | None = None,
 ) -> Any:
     """The model that the text of a configuration describes, with new weights.
@@ -142,7 +141,7 @@ def model_from_text(
         custom_objects: Custom classes and functions by name.
         compile: Whether to compile the model as it was.
         safe_mode: Whether lambdas are refused.
-        budget: How many bytes of weights the model may make.
+        held: How many bytes of weights the file holds; a model cannot make many more.
         modernize: From a configuration of an older form to that of today.
 
     Raises:
@@ -153,7 +152,7 @@ def model_from_text(
 
     with (
         reading(f"{name}: no model can be made of its configuration", custom_objects, safe_mode),
-        serialization.weight_budget(budget),
+        serialization.weight_budget(held),
     ):
         config = json.loads(text)
         if not isinstance(config, dict):

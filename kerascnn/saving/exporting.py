@@ -15,8 +15,6 @@ from kerascnn import serialization
 from kerascnn.models import weights_file
 from kerascnn.saving import archive
 
-_SMALL = 16 << 20
-
 
 def export(model: Any, path: Path) -> None:
     """Writes a model for inference, by way of a file beside the target.
@@ -44,8 +42,7 @@ def load(path: Path, custom_objects: Mapping[str, Any] | None, safe_mode: bool) 
             f"{path} holds weights without a configuration. Make the model, and use "
             "model.load_weights."
         )
-    budget = 2 * path.stat().st_size + _SMALL
-    text = metadata["config"]
-    model = archive.model_from_text(text, str(path), custom_objects, False, safe_mode, budget)
+    text, held = metadata["config"], path.stat().st_size
+    model = archive.model_from_text(text, str(path), custom_objects, False, safe_mode, held)
     weights_file.load(model, path)
     return model

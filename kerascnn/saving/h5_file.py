@@ -25,8 +25,9 @@ _MAX_DEPTH = 64
 # machine.
 _FILTERS = frozenset({1, 2, 3})
 # Compression hardly shrinks weights, so an array far larger than its file is damaged or hostile.
-_MAX_EXPANSION = 1000
-_SMALL = 1 << 16
+# All arrays together may be a hundred times as large as what is stored, or 16 MB.
+_MAX_EXPANSION, _SMALL = 1000, 1 << 16
+_MAX_TOTAL_EXPANSION, _SMALL_TOTAL = 100, 16 << 20
 
 Path = str
 Arrays = Mapping[str, np.ndarray[Any, Any]]
@@ -251,6 +252,7 @@ def _list_groups(file: Any, name: str) -> dict[Path, Group]:
     found: dict[Path, Group] = {}
     seen: set[Any] = set()
     stack: list[tuple[str, Any, int]] = [("", file["/"], 0)]
+    declared, stored = 0, 0
     while stack:
         path, group, depth = stack.pop()
         place = h5py.h5o.get_info(group.id)
@@ -271,15 +273,28 @@ def _list_groups(file: Any, name: str) -> dict[Path, Group]:
             if isinstance(item, h5py.Group):
                 stack.append((inner, item, depth + 1))
             elif isinstance(item, h5py.Dataset):
-                _check_dataset(item, f"{name}: the array {inner!r}")
+                more = _check_dataset(item, f"{name}: the array {inner!r}")
+                declared, stored = declared + more[0], stored + more[1]
                 datasets[child] = item
             else:
                 raise ValueError(f"{name} has something at {inner!r} that is no array or group.")
         found[path] = Group(datasets, path, group)
+    if declared > max(_SMALL_TOTAL, _MAX_TOTAL_EXPANSION * stored):
+        raise ValueError(f"{name} claims {declared} bytes of arrays, but stores {stored} for them.")
     return found
 
 
-def _check_dataset(dataset: Any, where: str) -> None:
+def held_bytes(groups: Mapping[Path, Group]) -> int:
+    """Returns how many bytes the arrays of an open file have, unpacked."""
+    return sum(
+        math.prod(group.shape(key)) * int(group._datasets[key].dtype.itemsize)
+        for group in groups.values()
+        for key in group
+    )
+
+
+def _check_dataset(dataset: Any, where: str) -> tuple[int, int]:
+    """Checks an array. Returns how many bytes it has, and how many of them are stored."""
     if dataset.is_virtual or dataset.external:
         raise ValueError(f"{where} has its data outside of the file; not allowed.")
     if dataset.shape is None or dataset.dtype.kind not in "biufV" or dataset.dtype.hasobject:
@@ -293,6 +308,7 @@ def _check_dataset(dataset: Any, where: str) -> None:
     stored = int(dataset.id.get_storage_size())
     if declared > _SMALL and declared > _MAX_EXPANSION * stored:
         raise ValueError(f"{where} claims {declared} bytes, but the file stores {stored} for it.")
+    return declared, stored
 
 
 def _read(dataset: Any, where: str) -> np.ndarray[Any, Any]:

@@ -24,7 +24,6 @@ from kerascnn.variable import Variable
 
 # Keras limits an attribute to this size.
 _MAX_ATTRIBUTE = 64512
-_SMALL = 16 << 20
 _TOP = "top_level_model_weights"
 
 Groups = Mapping[str, Group]
@@ -136,9 +135,9 @@ def load(
                 f"{name} holds no model (no attribute 'model_config'). Where it holds weights, "
                 "make the model and use model.load_weights."
             )
-        budget = 2 * path.stat().st_size + _SMALL
+        held = h5_file.held_bytes(groups)
         model = archive.model_from_text(
-            texts[0], name, custom_objects, False, safe_mode, budget, legacy_config.modern_model
+            texts[0], name, custom_objects, False, safe_mode, held, legacy_config.modern_model
         )
         _restore(model, _below(groups, "model_weights"), name, False)
         if compile:

@@ -81,6 +81,10 @@ class _Archive:
     def __init__(self, file: zipfile.ZipFile, where: str, source: Path | io.BytesIO) -> None:
         self._file, self._where, self._source = file, where, source
         self._members = file.infolist()
+        if isinstance(source, Path):
+            self._size = source.stat().st_size
+        else:
+            self._size = source.getbuffer().nbytes
         for member in self._members:
             if not is_inside(member.filename):
                 raise ValueError(
@@ -98,6 +102,11 @@ class _Archive:
                 f"{self._where} has {len(found)} members {name!r}; a .keras file has one."
             )
         size, stored = found[0].file_size, found[0].compress_size
+        if stored > self._size:  # memory for that would be taken before it is missed
+            raise ValueError(
+                f"{self._where}: {name} claims {stored} bytes of a file of {self._size}; it is "
+                "damaged or cut off."
+            )
         if size > _SMALL and size > _MAX_EXPANSION * stored:
             raise ValueError(
                 f"{self._where}: {name} claims {size} bytes, but the file stores {stored} for it."

@@ -17,6 +17,10 @@ from kerascnn.utils.directory import Folder
 ALLOWED_FORMATS = (".wav",)
 # The resampling kernel has so many zero crossings on each side, and keeps this share of the band.
 _ZEROS, _ROLLOFF = 6, 0.99
+# Sounds of other rates are not resampled: of few samples, any number would be made.
+_LOWEST_RATE, _HIGHEST_RATE = 1_000, 768_000
+# The kernels of so many numbers are made at a time.
+_KERNEL_NUMBERS = 1 << 20
 
 
 def audio_dataset_from_directory(
@@ -108,10 +112,21 @@ def _read(path: str, rate: int | None, length: int | None) -> np.ndarray:
     try:
         with wave.open(path, "rb") as file:
             own_rate, width = file.getframerate(), file.getsampwidth()
-            content = file.readframes(file.getnframes())
+            if width > 4:
+                raise wave.Error(f"it has samples of {width} bytes; 1 to 4 can be read")
+            # lengths in the file may be wrong, and the module believes them
+            frames = min(file.getnframes(), os.path.getsize(path) // file.getsampwidth())
+            content = file.readframes(frames)
             values = _decoded(content, width).reshape(-1, file.getnchannels())
-    except (wave.Error, EOFError) as error:
-        raise ValueError(f"{path} cannot be read as a WAV file ({error}).") from error
+    except (wave.Error, EOFError, ValueError, RuntimeError) as error:
+        # RuntimeError is what the module raises for a chunk that ends behind the file
+        reason = str(error) or "a chunk of it ends behind the file"
+        raise ValueError(f"{path} cannot be read as a WAV file ({reason}).") from error
+    if rate is not None and not _LOWEST_RATE <= own_rate <= _HIGHEST_RATE and own_rate != rate:
+        raise ValueError(
+            f"{path} has {own_rate} samples a second. Sounds of {_LOWEST_RATE} to {_HIGHEST_RATE} "
+            f"are resampled; without sampling_rate={rate} the file is read as it is."
+        )
     if length is not None:
         values = values[:length]
         values = np.pad(values, ((0, length - len(values)), (0, 0)))
@@ -147,17 +162,23 @@ def resampled(values: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
     band = min(rate, new_rate) * _ROLLOFF / rate  # as a share of the old rate
     half = math.ceil(_ZEROS / band)
     count = math.ceil(len(values) * new_rate / rate)
-    # After `new_rate` samples, the positions between samples of the source repeat.
-    phases = np.arange(new_rate) * rate
     steps = np.arange(-half, half + 1)
-    distance = (steps[None, :] - (phases % new_rate)[:, None] / new_rate) * band
-    inside = np.abs(distance) < _ZEROS
-    window = np.where(inside, np.cos(np.pi * distance / (2 * _ZEROS)) ** 2, 0.0)
-    kernels = np.sinc(distance) * window * band
-    places = np.arange(count)
-    first = places * rate // new_rate
+
+    def kernels(phases: np.ndarray) -> np.ndarray:
+        distance = (steps[None, :] - (phases * rate % new_rate)[:, None] / new_rate) * band
+        inside = np.abs(distance) < _ZEROS
+        window = np.where(inside, np.cos(np.pi * distance / (2 * _ZEROS)) ** 2, 0.0)
+        return np.sinc(distance) * window * band
+
+    # After `new_rate` samples, the positions between samples of the source repeat.
+    block = max(1, _KERNEL_NUMBERS // len(steps))
+    table = kernels(np.arange(new_rate)) if new_rate <= min(block, count) else None
     padded = np.pad(values.astype("float64"), ((half, half + 1), (0, 0)))
     result = np.zeros((count, values.shape[1]))
-    for step in range(2 * half + 1):
-        result += kernels[places % new_rate, step, None] * padded[first + step]
+    for begin in range(0, count, block):
+        places = np.arange(begin, min(begin + block, count))
+        first, phases = places * rate // new_rate, places % new_rate
+        own = kernels(phases) if table is None else table[phases]
+        for step in range(len(steps)):
+            result[begin : begin + block] += own[:, step, None] * padded[first + step]
     return result.astype("float32")

@@ -15,6 +15,8 @@ from kerascnn import config
 from kerascnn.ops import resampling
 
 _RESAMPLING = ("nearest", "bilinear", "bicubic", "hamming", "box", "lanczos")
+# Even drawings and masks are rarely packed better than this.
+_SMALL, _MAX_EXPANSION = 16 << 20, 250
 _MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 # Grayscale images of more than 8 bits stay unchanged.
 _GRAYSCALE_MODES = ("L", "I;16", "I")
@@ -226,6 +228,14 @@ def _in_colors(img: Any, color_mode: str) -> Any:
     return img if img.mode in kept else img.convert(_MODES[color_mode])
 
 
+def _check_pixels(img: Any, color_mode: str, stored: int) -> None:
+    """Raises a ValueError for a file that unpacks to far more than images do."""
+    width, height = img.size
+    unpacked = width * height * max(len(img.getbands()), len(_MODES[color_mode]))
+    if unpacked > _SMALL and unpacked > _MAX_EXPANSION * stored:
+        raise ValueError(f"it claims {width} x {height} pixels, but has {stored} bytes")
+
+
 def read_resized(
     path: str,
     size: tuple[int, int],
@@ -243,6 +253,7 @@ def read_resized(
     image = pillow("image_dataset_from_directory")
     try:
         with image.open(path) as img:
+            _check_pixels(img, color_mode, os.path.getsize(path))
             pixels = np.array(_in_colors(img, color_mode))
     except (OSError, SyntaxError, ValueError, image.DecompressionBombError) as error:
         if isinstance(error, FileNotFoundError):

@@ -104,7 +104,7 @@ def test_the_readme_example_runs(tmp_path, monkeypatch):
 
 PAGES = [
     CHECKOUT / name
-    for name in ("README.md", "CHANGELOG.md", ".github/CONTRIBUTING.md")
+    for name in ("README.md", "CHANGELOG.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md")
     if (CHECKOUT / name).is_file()
 ] + sorted((CHECKOUT / "docs").rglob("*.md"))
 

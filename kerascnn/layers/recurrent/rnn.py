@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -153,6 +154,11 @@ class RNN(Layer):
         def variable(value: Any) -> Variable:
             return Variable(value, dtype=self.variable_dtype, trainable=False, name="rnn_state")
 
+        sizes = [n for n in trees.flatten(self.state_size) if isinstance(n, int)]
+        # the images of ConvLSTM have so many places
+        places = math.prod(n or 1 for n in getattr(self.cell, "_state_sizes", ()))
+        size = batch_size * sum(sizes) * places * dtypes.ITEMSIZE[self.variable_dtype]
+        serialization.charge_weight(size, self.name)
         self.states = trees.map_structure(variable, self.get_initial_state(batch_size))
 
     def get_initial_state(self, batch_size: int) -> list[Any]:
