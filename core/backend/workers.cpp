@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/backend/cpu/parallel.h"
+#include "core/backend/cpu/signal_stack.h"
 #include "core/base/env.h"
 
 namespace kerascnn {
@@ -92,6 +93,7 @@ void Workers::post(std::shared_ptr<SlicedWork> work) {
 
 void Workers::start_threads() {
   has_started_ = true;
+  const cpu::SignalsBlocked blocked;  // signals are for the threads that were there before
   try {
     for (int i = 0; i < num_threads_; ++i) std::thread([this] { loop(); }).detach();
   } catch (const std::system_error&) {
