@@ -12,10 +12,12 @@
 #include <vector>
 
 #include "check.h"
-#include "core/backend/cpu/signal_stack.h"
 #include "core/backend/cpu/thread_pool.h"
+#include "core/base/signal_stack.h"
 
-using namespace kerascnn::cpu;
+using kerascnn::ensure_signal_stack;
+using kerascnn::SignalsBlocked;
+using kerascnn::cpu::ThreadPool;
 
 namespace {
 

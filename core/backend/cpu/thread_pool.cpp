@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/backend/cpu/parallel.h"
-#include "core/backend/cpu/signal_stack.h"
+#include "core/base/signal_stack.h"
 
 namespace kerascnn::cpu {
 namespace {

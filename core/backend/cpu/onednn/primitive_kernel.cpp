@@ -9,7 +9,7 @@
 
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/parallel.h"
-#include "core/backend/cpu/signal_stack.h"
+#include "core/base/signal_stack.h"
 
 namespace kerascnn::cpu::onednn {
 

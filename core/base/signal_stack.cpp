@@ -1,4 +1,4 @@
-#include "core/backend/cpu/signal_stack.h"
+#include "core/base/signal_stack.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <system_error>
 
-namespace kerascnn::cpu {
+namespace kerascnn {
 namespace {
 
 // What handlers have for themselves: a profiler's walks the frames of the interrupted thread.
@@ -101,4 +101,4 @@ SignalsBlocked::SignalsBlocked() {
 
 SignalsBlocked::~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-}  // namespace kerascnn::cpu
+}  // namespace kerascnn

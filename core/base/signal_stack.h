@@ -8,7 +8,7 @@
 
 #include <csignal>
 
-namespace kerascnn::cpu {
+namespace kerascnn {
 
 // Gives the calling thread a stack for handlers of signals, where it has none. The thread keeps it
 // until it ends. Calls after the first cost next to nothing. Throws std::system_error where the
@@ -29,4 +29,4 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-}  // namespace kerascnn::cpu
+}  // namespace kerascnn
