@@ -12,6 +12,7 @@
 
 #include "core/backend/cpu/parallel.h"
 #include "core/base/env.h"
+#include "core/base/signal_stack.h"
 
 namespace kerascnn {
 namespace {
@@ -127,6 +128,7 @@ void CompileQueue::add_thread() {
   for (std::thread& thread : ended_) thread.join();  // they take no lock any more
   ended_.clear();
   if (static_cast<int>(threads_.size()) >= max_threads_) return;
+  const SignalsBlocked blocked;  // signals are for the threads that were there before
   try {
     threads_.emplace_back([this] { loop(); });
   } catch (const std::system_error&) {

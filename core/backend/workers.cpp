@@ -7,6 +7,7 @@
 
 #include "core/backend/cpu/parallel.h"
 #include "core/base/env.h"
+#include "core/base/signal_stack.h"
 
 namespace kerascnn {
 namespace {
@@ -92,6 +93,7 @@ void Workers::post(std::shared_ptr<SlicedWork> work) {
 
 void Workers::start_threads() {
   has_started_ = true;
+  const SignalsBlocked blocked;  // signals are for the threads that were there before
   try {
     for (int i = 0; i < num_threads_; ++i) std::thread([this] { loop(); }).detach();
   } catch (const std::system_error&) {

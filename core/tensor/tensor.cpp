@@ -68,7 +68,8 @@ Tensor::Tensor(StoragePtr storage, TensorSpec spec, Shape strides, int64_t byte_
       read_only_(read_only) {}
 
 Tensor Tensor::empty(const TensorSpec& spec, Device device) {
-  return Tensor(allocate_storage(num_bytes(spec), device), spec, contiguous_strides(spec.shape));
+  const int64_t bytes = num_bytes(spec);  // throws for extents of which strides would overflow
+  return Tensor(allocate_storage(bytes, device), spec, contiguous_strides(spec.shape));
 }
 
 Tensor Tensor::zeros(const TensorSpec& spec, Device device) {

@@ -72,8 +72,9 @@ def test_a_missing_gpu_is_explained():
 
 def test_importing_loads_no_cuda_library():
     code = (
-        "import kerascnn._core as c; t = c.zeros((2,), 'float32', 'cpu'); c.apply('exp', [t]);"
-        "maps = open('/proc/self/maps').read();"
+        "import pathlib, kerascnn._core as c;"
+        "c.apply('exp', [c.zeros((2,), 'float32', 'cpu')]);"
+        "maps = pathlib.Path('/proc/self/maps').read_text();"
         "print([n for n in ('libcuda', 'libkerascnn_cuda', 'libcudart') if n in maps])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

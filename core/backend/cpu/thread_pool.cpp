@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <memory>
 #include <system_error>
 #include <thread>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "core/backend/cpu/parallel.h"
+#include "core/base/signal_stack.h"
 
 namespace kerascnn::cpu {
 namespace {
@@ -158,16 +158,12 @@ ThreadPool& ThreadPool::shared() {
 
 void ThreadPool::start() {
   // Signals are the business of the threads that were there before.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   try {
     for (int i = 1; i < state_->threads; ++i) std::thread(loop, state_, i).detach();
   } catch (const std::system_error&) {
     // The system gives no more threads: those that there are do all the work.
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void ThreadPool::run(int64_t pieces, Piece piece, const void* context) {

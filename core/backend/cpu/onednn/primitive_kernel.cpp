@@ -3,10 +3,13 @@
 #include <dnnl_debug.h>
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/parallel.h"
+#include "core/base/signal_stack.h"
 
 namespace kerascnn::cpu::onednn {
 
@@ -18,6 +21,42 @@ const dnnl::engine& engine() {
 dnnl::stream& stream() {
   thread_local dnnl::stream in_order(engine());
   return in_order;
+}
+
+namespace {
+
+// Is it one of those that may use the stack pointer as an ordinary register?
+bool borrows_stack_pointer(const dnnl::primitive& primitive) {
+  const char* implementation = nullptr;
+  dnnl_primitive_desc_query(primitive.get_primitive_desc(), dnnl_query_impl_info_str, 0,
+                            &implementation);
+  return implementation == nullptr ||
+         std::string_view(implementation).find("gemm:jit") != std::string_view::npos;
+}
+
+// Gives OpenMP's threads that others have started stacks for handlers. Those that oneDNN starts
+// have their signals blocked.
+void prepare_team([[maybe_unused]] int team) {
+#ifdef _OPENMP
+  thread_local int prepared = 1;
+  if (team <= prepared) return;
+#pragma omp parallel num_threads(team)
+  ensure_signal_stack();
+  prepared = team;
+#endif
+}
+
+}  // namespace
+
+void execute(const dnnl::primitive& primitive,
+             const std::unordered_map<int, dnnl::memory>& arguments, int team) {
+  ensure_signal_stack();
+  const ThreadCountScope threads(team);
+  std::optional<SignalsBlocked> blocked;
+  if (team > 1 || borrows_stack_pointer(primitive)) blocked.emplace();
+  if (team > 1) prepare_team(team);
+  primitive.execute(stream(), arguments);
+  stream().wait();
 }
 
 std::string call_string(const PlanRequest& request) {
@@ -177,9 +216,7 @@ void PrimitiveKernel::run_part(const KernelArgs& args, size_t index, int64_t thr
   for (size_t i = 0; i < bound_.size(); ++i) {
     part.memories[i].set_data_handle(place_of(args, bound_[i], index));
   }
-  const ThreadCountScope threads(team_);
-  part.primitive.execute(stream(), part.map);
-  stream().wait();
+  execute(part.primitive, part.map, team_);
 }
 
 // Adds the parts' results in their order, whoever has computed them.
@@ -211,12 +248,10 @@ void PrimitiveKernel::reorder(const KernelArgs& args, Bound& bound) {
       argument.is_output ? args.outputs[argument.index] : args.inputs[argument.index];
   void* outside = const_cast<void*>(buffer);
   run_pieces(static_cast<int64_t>(bound.reorders.size()), [&](int64_t piece, int64_t) {
-    const ThreadCountScope threads(1);
     Reorder& copy = bound.reorders[static_cast<size_t>(piece)];
     copy.from.set_data_handle(argument.is_output ? inside : outside);
     copy.to.set_data_handle(argument.is_output ? outside : inside);
-    copy.primitive.execute(stream(), copy.from, copy.to);
-    stream().wait();
+    execute(copy.primitive, {{DNNL_ARG_FROM, copy.from}, {DNNL_ARG_TO, copy.to}});
   });
 }
 

@@ -17,6 +17,11 @@ const dnnl::engine& engine();
 // The calling thread's stream.
 dnnl::stream& stream();
 
+// Runs a primitive with `team` threads of oneDNN's own, of which the calling one is the first, and
+// returns when it has ended. Handlers of signals do no harm meanwhile (signal_stack.h).
+void execute(const dnnl::primitive& primitive,
+             const std::unordered_map<int, dnnl::memory>& arguments, int team = 1);
+
 // "conv2d of float32 (2, 8, 8, 3), float32 (3, 3, 3, 16)": what errors say.
 std::string call_string(const PlanRequest& request);
 [[noreturn]] void throw_library_error(const std::string& call, const dnnl::error& error);

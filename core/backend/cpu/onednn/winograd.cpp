@@ -128,8 +128,7 @@ void WinogradKernel::transform_kernel(const KernelArgs& args) const {
     const memory::dims first{position, 0, 0};
     memory from(plain_kernel_.submemory_desc(one, first), engine(), workspace + plain_kernel_at_);
     memory to(whole_.kernel.submemory_desc(one, first), engine(), workspace + kernel_at_);
-    dnnl::reorder(from, to).execute(stream(), from, to);
-    stream().wait();
+    execute(dnnl::reorder(from, to), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
   });
 }
 
@@ -158,13 +157,11 @@ bool WinogradKernel::run_piece(const KernelArgs& args, int64_t piece, int64_t th
         tile_at(row, column, kWinogradInputs, images_.input_height, images_.input_width, inputs),
         image, from + i * inputs, count * inputs);
   }
-  const ThreadCountScope threads(1);
-  products.primitive.execute(
-      stream(), {{DNNL_ARG_SRC, memory(products.inputs, engine(), from)},
-                 {DNNL_ARG_WEIGHTS, memory(products.kernel, engine(), kernel)},
-                 {DNNL_ARG_DST, memory(products.outputs, engine(), to)},
-                 {DNNL_ARG_SCRATCHPAD, memory(products.scratchpad, engine(), scratch)}});
-  stream().wait();
+  execute(products.primitive,
+          {{DNNL_ARG_SRC, memory(products.inputs, engine(), from)},
+           {DNNL_ARG_WEIGHTS, memory(products.kernel, engine(), kernel)},
+           {DNNL_ARG_DST, memory(products.outputs, engine(), to)},
+           {DNNL_ARG_SCRATCHPAD, memory(products.scratchpad, engine(), scratch)}});
   bool is_finite = true;
   for (int64_t i = 0; i < count; ++i) {
     const WinogradPlace at(images_, first + i);

@@ -129,17 +129,15 @@ void WinogradWgrad::transform(const KernelArgs& args, int64_t first, int64_t cou
 void WinogradWgrad::multiply(const KernelArgs& args, const Products& products,
                              int64_t count) const {
   parallel_tasks(kWinogradPositions, [&](int64_t position, int64_t thread) {
-    const ThreadCountScope threads(1);
     float* inputs = at(args, inputs_at_) + position * count * channels_;
     float* gradients = at(args, gradients_at_) + position * count * filters_;
     float* sums = at(args, sums_at_) + position * channels_ * filters_;
-    products.primitive.execute(
-        stream(), {{DNNL_ARG_SRC, memory(products.inputs, engine(), inputs)},
-                   {DNNL_ARG_WEIGHTS, memory(products.gradients, engine(), gradients)},
-                   {DNNL_ARG_DST, memory(products.sums, engine(), sums)},
-                   {DNNL_ARG_SCRATCHPAD, memory(products.scratchpad, engine(),
-                                                at(args, scratch_at_ + thread * scratch_bytes_))}});
-    stream().wait();
+    execute(products.primitive,
+            {{DNNL_ARG_SRC, memory(products.inputs, engine(), inputs)},
+             {DNNL_ARG_WEIGHTS, memory(products.gradients, engine(), gradients)},
+             {DNNL_ARG_DST, memory(products.sums, engine(), sums)},
+             {DNNL_ARG_SCRATCHPAD, memory(products.scratchpad, engine(),
+                                          at(args, scratch_at_ + thread * scratch_bytes_))}});
   });
 }
 
