@@ -141,7 +141,7 @@ def load(
         )
         _restore(model, _below(groups, "model_weights"), name, False)
         if compile:
-            _compile(model, groups, name, custom_objects, safe_mode)
+            _compile(model, groups, name, custom_objects, safe_mode, held)
     return model
 
 
@@ -151,11 +151,15 @@ def _compile(
     name: str,
     custom_objects: Mapping[str, Any] | None,
     safe_mode: bool,
+    held: int,
 ) -> None:
     texts = groups[""].texts("training_config")
     if not texts:
         return
-    with archive.reading(f"{name}: its training configuration", custom_objects, safe_mode):
+    with (
+        archive.reading(f"{name}: its training configuration", custom_objects, safe_mode),
+        serialization.weight_budget(held),  # what it names may be a layer
+    ):
         config = legacy_config.modern_training(json.loads(texts[0]))
         model.compile_from_config(config)
     stored = groups.get("optimizer_weights")

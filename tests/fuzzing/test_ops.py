@@ -11,7 +11,8 @@ from . import batches
 @pytest.mark.timeout(40_000)
 def test_random_calls(amount, tmp_path, capsys, request):
     """Results are NumPy's in float64; what only one of the two refuses is listed by op."""
-    seed = int(os.environ["KERASCNN_TEST_SEED"])
+    # Each run of the tests takes the same cases; what luck may find is for the long ones.
+    seed = amount(1, int(os.environ["KERASCNN_TEST_SEED"]))
     count = amount(600, 200_000)
     report = batches.run("op_child.py", "ops", seed, count, tmp_path)
     if request.config.getoption("--thorough"):
