@@ -13,8 +13,9 @@ autocast; with float32 all may use TF32.
 Every library trains a net in a process of its own. The processes start one after another, each with
 caches of kernels in a folder of its own. The time from the start to the end of the first batch, in
 which the data also goes to the device, is that of the first step. With --starts 2 the process is
-started again, with what the first start left in the caches. Then the processes take turns, in one
-order in one round and in the other order in the next, while the others wait.
+started again, with what the first start left in the caches; --caches FOLDER keeps them for another
+run. Then the processes take turns, in one order in one round and in the other order in the next,
+while the others wait.
 
 Images/s are medians over all epochs, with the smallest and the largest value. With --measure
 fit,predict the libraries also predict the same images, from the device, in batches of 256. Memory
@@ -154,7 +155,7 @@ class Comparison:
             "arguments": {
                 name: value
                 for name, value in vars(self.args).items()
-                if name not in ("nets", "path", "output")
+                if name not in ("nets", "path", "output", "caches")
             },
             "peers": self.versions,
             "rows": self.rows,
@@ -253,6 +254,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=8.0, help="of training, each; default 8")
     parser.add_argument("--rounds", type=int, default=2, help="of turns; default 2")
     parser.add_argument("--starts", type=int, default=1, help="of each process; default 1")
+    parser.add_argument("--caches", type=Path, help="folder of caches; default: empty ones")
     parser.add_argument("--batches", type=int, help="of an epoch; default 16, 64 of small images")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="of epochs")
     parser.add_argument("--profile", action="store_true", help="also kerascnn's kernels by kind")
@@ -282,7 +284,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     args = parse_arguments()
     with tempfile.TemporaryDirectory() as folder:
-        comparison = Comparison(args, Path(folder))
+        comparison = Comparison(args, args.caches or Path(folder))
         with contextlib.suppress(KeyboardInterrupt):
             for case in args.nets:
                 for policy in args.policy:

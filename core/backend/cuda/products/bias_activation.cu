@@ -1,7 +1,11 @@
-// Reads and writes y once, 16 bytes at a time. Blocks take tiles of y, the last one first: what the
-// product or convolution before this wrote last may still be in the L2 cache, and what is written
-// last here is what the next kernel begins with.
+// Reads and writes y once, 16 bytes at a time. The grid is as large as what runs at once, and goes
+// over y from its end: what the product or convolution before this wrote last may still be in the
+// L2 cache, and what is written last here is what the next kernel begins with. A thread goes on by
+// whole rows, so that it has the same columns each time, whose biases stay in its registers.
 #include "core/backend/cuda/products/bias_activation.h"
+
+#include <algorithm>
+#include <numeric>
 
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/grid.cuh"
@@ -10,41 +14,44 @@
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/movement/copy.cuh"
 #include "core/backend/cuda/runtime/check.h"
+#include "core/backend/cuda/runtime/context.h"
+#include "core/base/ceil_div.h"
 
 namespace kerascnn::cuda {
 namespace {
 
-// Adds the bias of a pack that begins in this column. Where kWhole says so a row is a whole number
-// of packs; else a pack may go on in the next row.
-template <bool kWhole, int N, typename T>
-__device__ __forceinline__ void add_bias(compute_t<T>* values, const T* __restrict__ bias,
-                                         int64_t column, int64_t channels) {
-  if constexpr (kWhole) {
-    const auto pack = *reinterpret_cast<const Vector<T, N>*>(bias + column);
-#pragma unroll
-    for (int k = 0; k < N; ++k) values[k] += load(pack.values[k]);
-  } else {
-#pragma unroll
-    for (int k = 0; k < N; ++k) {
-      values[k] += load(bias[column]);
-      if (++column == channels) column = 0;
-    }
-  }
-}
+// Blocks of a multiprocessor that run at once, by the registers that they take.
+constexpr int kBlocksPerMultiprocessor = 4;
 
-// Packs that a thread has under way: their loads overlap, and the division that finds the column
-// and the choice of the activation are made once for all of them.
+// Packs that a thread has under way: their loads overlap. Simple activations leave registers for
+// more.
 constexpr int packs_of_thread(bool simple) { return simple ? 4 : 2; }
 
+// How y is shared out. A thread takes the packs that are whole multiples of `threads` apart.
+struct Shares {
+  int64_t size;     // elements
+  int64_t packs;    // whole ones
+  int64_t threads;  // that take packs; a multiple of the packs after which columns repeat
+  int64_t rounds;   // packs of a thread, at most
+};
+
+Shares shares_of(int64_t size, int64_t channels, int64_t pack) {
+  const int64_t period = channels / std::gcd(channels, pack);
+  const int64_t packs = size / pack;
+  const int64_t at_once =
+      int64_t{kBlocksPerMultiprocessor} * Context::current().multiprocessors() * kThreads;
+  const int64_t threads = ceil_div(std::min(at_once, std::max<int64_t>(packs, 1)), period) * period;
+  return {size, packs, threads, ceil_div(packs, threads)};
+}
+
 // kSimple: the activation is linear or relu, and has little code.
-template <typename T, int N, bool kWhole, bool kSimple>
-__global__ void __launch_bounds__(kThreads)
-    bias_activation_kernel(T* __restrict__ y, const T* __restrict__ bias, int64_t size,
+template <typename T, int N, bool kSimple>
+__global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
+    bias_activation_kernel(T* __restrict__ y, const T* __restrict__ bias, Shares shares,
                            int64_t channels, Activation kind, compute_t<T> alpha) {
   using C = compute_t<T>;
   using Pack = Vector<T, N>;
   constexpr int kPacks = packs_of_thread(kSimple);
-  constexpr int kStep = kThreads * N;  // from one pack of a thread to its next
   begin_kernel();
   const auto apply = [&]<int M>(C(&values)[M]) {
     if constexpr (kSimple) {
@@ -56,43 +63,46 @@ __global__ void __launch_bounds__(kThreads)
       activate_all(kind, values, alpha);
     }
   };
-  const int64_t end = size - size % N, tiles = (size + kPacks * kStep - 1) / (kPacks * kStep);
-  const int64_t step_columns = kStep % channels;
-  for (int64_t tile = tiles - 1 - blockIdx.x; tile >= 0; tile -= gridDim.x) {
-    const int64_t first = tile * kPacks * kStep + threadIdx.x * N;
-    int64_t column = bias != nullptr ? divide(first, channels).remainder : 0;
-    Pack packs[kPacks] = {};
+  const int64_t thread = first_item();
+  if (thread < shares.threads) {
+    C offsets[N];
+    int64_t column = divide(thread * N, channels).remainder;
 #pragma unroll
-    for (int u = 0; u < kPacks; ++u) {
-      const int64_t i = first + u * kStep;
-      if (i < end) packs[u] = *reinterpret_cast<const Pack*>(y + i);
+    for (int k = 0; k < N; ++k) {
+      offsets[k] = bias != nullptr ? load(bias[column]) : C(-0.0);  // which changes no number
+      if (++column == channels) column = 0;
     }
-    C values[kPacks * N];
+    Pack* const all = reinterpret_cast<Pack*>(y);
+    int64_t i = thread + (shares.rounds - 1) * shares.threads;
+    if (i >= shares.packs) i -= shares.threads;  // the last round is not whole
+    for (; i >= 0; i -= kPacks * shares.threads) {
+      Pack packs[kPacks];
 #pragma unroll
-    for (int u = 0; u < kPacks; ++u) {
+      for (int u = 0; u < kPacks; ++u) {
+        const int64_t pack = i - u * shares.threads;
+        packs[u] = all[pack < 0 ? thread : pack];  // what is read twice is stored once
+      }
+      C values[kPacks * N];
 #pragma unroll
-      for (int k = 0; k < N; ++k) values[u * N + k] = load(packs[u].values[k]);
-      if (bias != nullptr) add_bias<kWhole, N>(values + u * N, bias, column, channels);
-      column += step_columns;
-      if (column >= channels) column -= channels;
-    }
-    apply(values);
+      for (int k = 0; k < kPacks * N; ++k) {
+        values[k] = load(packs[k / N].values[k % N]) + offsets[k % N];
+      }
+      apply(values);
 #pragma unroll
-    for (int u = 0; u < kPacks; ++u) {
+      for (int u = 0; u < kPacks; ++u) {
+        const int64_t pack = i - u * shares.threads;
 #pragma unroll
-      for (int k = 0; k < N; ++k) packs[u].values[k] = store<T>(values[u * N + k]);
-      const int64_t i = first + u * kStep;
-      if (i < end) *reinterpret_cast<Pack*>(y + i) = packs[u];
+        for (int k = 0; k < N; ++k) packs[u].values[k] = store<T>(values[u * N + k]);
+        if (pack >= 0) all[pack] = packs[u];
+      }
     }
   }
-  if constexpr (!kWhole) {  // what is no pack
-    const int64_t i = end + threadIdx.x;
-    if (blockIdx.x == 0 && i < size) {
-      C values[1] = {load(y[i])};
-      if (bias != nullptr) values[0] += load(bias[divide(i, channels).remainder]);
-      apply(values);
-      y[i] = store<T>(values[0]);
-    }
+  const int64_t rest = shares.packs * N + thread;  // what is no pack
+  if (rest < shares.size) {
+    C values[1] = {load(y[rest])};
+    if (bias != nullptr) values[0] += load(bias[divide(rest, channels).remainder]);
+    apply(values);
+    y[rest] = store<T>(values[0]);
   }
 }
 
@@ -106,22 +116,16 @@ void launch_bias_activation(DType dtype, void* y, const void* bias, int64_t rows
   dispatch_floating("bias_activation", dtype, [&]<typename T>(Type<T>) {
     // Every tensor that a kernel gets is aligned to this.
     constexpr int kWidest = static_cast<int>(kWidestWord / sizeof(T));
-    const auto launch = [&](auto* kernel, int64_t packs) {
-      kernel<<<grid_for(size, packs * kThreads * kWidest), kThreads, 0, stream>>>(
-          static_cast<T*>(y), static_cast<const T*>(bias), size, channels, activation.kind,
+    const Shares shares = shares_of(size, channels, kWidest);
+    const auto launch = [&](auto* kernel) {
+      kernel<<<static_cast<unsigned>(ceil_div(shares.threads, kThreads)), kThreads, 0, stream>>>(
+          static_cast<T*>(y), static_cast<const T*>(bias), shares, channels, activation.kind,
           static_cast<compute_t<T>>(activation.alpha));
     };
-    const auto launch_form = [&]<bool kWhole>(std::bool_constant<kWhole>) {
-      if (simple) {
-        launch(bias_activation_kernel<T, kWidest, kWhole, true>, packs_of_thread(true));
-      } else {
-        launch(bias_activation_kernel<T, kWidest, kWhole, false>, packs_of_thread(false));
-      }
-    };
-    if (channels % kWidest == 0) {
-      launch_form(std::true_type());
+    if (simple) {
+      launch(bias_activation_kernel<T, kWidest, true>);
     } else {
-      launch_form(std::false_type());
+      launch(bias_activation_kernel<T, kWidest, false>);
     }
     check_launch("bias_activation");
   });
