@@ -9,7 +9,9 @@ in six views each. Only compilation is left out, by trainings on shuffled labels
 away. The test images are looked at once, after each training.
 
 Network and training follow that paper, and the orthogonalized steps of Muon
-(https://kellerjordan.github.io/posts/muon/).
+(https://kellerjordan.github.io/posts/muon/). That silu and changes of brightness and contrast reach
+the same in fewer steps was published with the record of https://www.hiverge.ai/blog/cifar-speedrun.
+All settings were chosen on 5,000 of the training images, without the test images.
 """
 
 import time
@@ -31,13 +33,15 @@ from kerascnn import layers, ops
 
 # Divides 50,000, so that no epoch ends with a shorter batch.
 BATCH_SIZE = 2000
-EPOCHS = 8
+EPOCHS = 7.5
 WIDTHS = (64, 256, 256)
 # The learning rates of filters, of offsets, and of the last layer; all fall to 0 along a line.
 FILTER_RATE, OFFSET_RATE, HEAD_RATE = 0.24, 106.0, 0.02
 # How much of the weights is lost in each of the first steps.
 DECAY = 0.027
-LABEL_SMOOTHING = 0.2
+LABEL_SMOOTHING = 0.15
+# Of normalized pixels: how much is added at most, and how far the factor is from 1.
+BRIGHTNESS, CONTRAST = 0.14, 0.13
 
 # Of the training images' channels, for pixels from 0 to 255.
 MEAN = (125.31, 122.95, 113.87)
@@ -72,6 +76,21 @@ class AlternatingFlip(layers.Layer):
         return ops.where((sums + epoch) % 2 == 0, images, ops.flip(images, 2))
 
 
+class RandomLight(layers.Layer):
+    """Changes brightness and contrast of each normalized image."""
+
+    def call(self, images, training=False):
+        if not training:
+            return images
+        offsets = self.draw(images, -BRIGHTNESS, BRIGHTNESS)
+        return (images + offsets) * self.draw(images, 1 - CONTRAST, 1 + CONTRAST)
+
+    def draw(self, images, low, high):
+        """A number for each image."""
+        values = keras.random.uniform((ops.shape(images)[0], 1, 1, 1), low, high, "float32")
+        return ops.cast(values, images.dtype)
+
+
 class PassOn(keras.initializers.Initializer):
     """The first filters pass on one channel each, as they get it; the others are random."""
 
@@ -98,9 +117,9 @@ def convolve(filters):
     return layers.Conv2D(filters, 3, padding="same", use_bias=False, kernel_initializer=initializer)
 
 
-def norm_and_gelu():
+def norm_and_silu():
     norm = layers.BatchNormalization(momentum=0.6, epsilon=1e-6, scale=False)
-    return [norm, layers.Activation("gelu")]
+    return [norm, layers.Activation("silu")]
 
 
 def network():
@@ -110,8 +129,8 @@ def network():
         layers.Activation("gelu"),
     ]
     for filters in WIDTHS:
-        body += [convolve(filters), layers.MaxPooling2D(), *norm_and_gelu()]
-        body += [convolve(filters), *norm_and_gelu()]
+        body += [convolve(filters), layers.MaxPooling2D(), *norm_and_silu()]
+        body += [convolve(filters), *norm_and_silu()]
     small = keras.initializers.RandomNormal(stddev=1 / WIDTHS[-1])
     head = layers.Dense(10, use_bias=False, kernel_initializer=small, dtype="float32", name="head")
     return keras.Sequential([*body, layers.GlobalMaxPooling2D(), head], name="network")
@@ -165,7 +184,7 @@ def make_optimizer(steps):
         decay = DECAY / rate  # it is multiplied by the rate
         return keras.optimizers.SGD(falling(rate), 0.85, nesterov=True, weight_decay=decay)
 
-    muon = FilterMuon(falling(FILTER_RATE), momentum=0.6, ns_steps=3, weight_decay=None)
+    muon = FilterMuon(falling(FILTER_RATE), momentum=0.7, ns_steps=3, weight_decay=None)
     offsets, head = sgd(OFFSET_RATE), sgd(HEAD_RATE)
 
     def choose(variable):
@@ -176,14 +195,14 @@ def make_optimizer(steps):
     return keras.optimizers.MultiOptimizer(choose)
 
 
-def build(epochs, steps_per_epoch):
+def build(steps, steps_per_epoch):
     """The model that is trained, and one for predictions that has the same weights."""
     body = network()
     images = keras.Input((32, 32, 3), dtype="uint8")
     x = AlternatingFlip(steps_per_epoch)(move(images))
-    model = keras.Model(images, body(normalize(x)))
+    model = keras.Model(images, body(RandomLight()(normalize(x))))
     model.compile(
-        make_optimizer(epochs * steps_per_epoch),
+        make_optimizer(steps),
         keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=LABEL_SMOOTHING),
     )
     return model, keras.Model(images, six_views(body, images))
@@ -210,10 +229,13 @@ class Speedrun:
 
     def __init__(self, data, epochs, batch_size):
         (x_train, y_train), (x_test, self.y_test) = data
-        self.epochs, self.batch_size = epochs, batch_size
+        self.batch_size = batch_size
         self.x_train, self.x_test = map(ops.convert_to_tensor, (x_train, x_test))
         self.y_train = np.eye(10, dtype="float32")[y_train.ravel()]
-        plan = (epochs, -(-len(x_train) // batch_size))
+        steps_per_epoch = -(-len(x_train) // batch_size)
+        steps = round(epochs * steps_per_epoch)
+        self.whole_epochs, self.last_steps = divmod(steps, steps_per_epoch)
+        plan = (steps, steps_per_epoch)
         self.model, self.predictor = build(*plan)
         self.start_again = FreshStart(self.model, lambda: build(*plan)[0])
 
@@ -224,12 +246,15 @@ class Speedrun:
         start = time.perf_counter()
         whitening = self.model.get_layer("network").get_layer("whitening")
         whitening.kernel.assign(whitening_filters(self.x_train[:1000]))
-        self.model.fit(
-            self.x_train, targets, batch_size=self.batch_size, epochs=self.epochs, verbose=0
-        )
+        self.fit(targets, epochs=self.whole_epochs)
+        if self.last_steps:
+            self.fit(targets, epochs=1, steps_per_epoch=self.last_steps)
         predicted = self.predictor.predict(self.x_test, batch_size=2000, verbose=0)
         accuracy = accuracy_of(predicted, self.y_test)
         return accuracy, time.perf_counter() - start
+
+    def fit(self, targets, **plan):
+        self.model.fit(self.x_train, targets, batch_size=self.batch_size, verbose=0, **plan)
 
     def warm_up(self):
         shuffled = np.random.default_rng(0).permutation(self.y_train)

@@ -17,7 +17,7 @@ def make_parser(description, batch_size, epochs=6, data=MNIST_DATA):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", help=data)
     parser.add_argument("--device", help="cpu, gpu or gpu:1; default the first usable GPU")
-    parser.add_argument("--epochs", type=int, default=epochs, help=f"default {epochs}")
+    parser.add_argument("--epochs", type=type(epochs), default=epochs, help=f"default {epochs}")
     parser.add_argument("--batch-size", type=int, default=batch_size, help=f"default {batch_size}")
     parser.add_argument("--seed", type=int, default=0, help="same seed, same result; default 0")
     return parser
@@ -137,6 +137,6 @@ def parse_speedrun_arguments(parser):
 def report(args, accuracies, seconds, wanted):
     """Prints what trainings from several seeds reached, and how long they took."""
     reached = sum(accuracy >= wanted for accuracy in accuracies)
-    print(f"{args.seeds} trainings of {args.epochs} epochs on {keras.config.get_device()}")
+    print(f"{args.seeds} trainings of {args.epochs:g} epochs on {keras.config.get_device()}")
     print(f"Test accuracy: {spread(accuracies, '.4f')}; {reached} of {args.seeds} reached {wanted}")
     print(f"Seconds: {spread(seconds, '.4f')}")

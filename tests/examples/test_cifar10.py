@@ -46,6 +46,25 @@ def test_some_images_begin_mirrored(example, rng):
     assert 0 < mirrored < 64
 
 
+def test_light_changes_each_image_by_a_line_of_its_own(example, rng):
+    module = example("cifar10_speedrun")
+    images = rng.standard_normal((64, 5, 4, 3)).astype("float32")
+    layer = module.RandomLight()
+    assert np.array_equal(np.array(layer(images, training=False)), images)
+    seen = np.array(layer(images, training=True))
+    lines = [np.polyfit(x.ravel(), y.ravel(), 1) for x, y in zip(images, seen, strict=True)]
+    factors, offsets = np.transpose(lines)
+    for image, changed, line in zip(images, seen, lines, strict=True):
+        # float32: a few roundings of numbers up to 5
+        np.testing.assert_allclose(changed, np.polyval(line, image), atol=1e-5)
+    assert np.abs(factors - 1).max() <= module.CONTRAST + 1e-5
+    assert np.abs(offsets / factors).max() <= module.BRIGHTNESS + 1e-5
+    # 64 numbers that were drawn evenly: that all lie in one half has a chance of 2^-63.
+    for values in (factors - 1, offsets):
+        assert values.min() < 0 < values.max()
+        assert len(np.unique(values)) == 64
+
+
 def test_first_filters_pass_on_channels(example, rng):
     kernel = np.array(example("cifar10_speedrun").PassOn()((3, 3, 4, 7), "float32"))
     layer = layers.Conv2D(7, 3, padding="same", use_bias=False)
@@ -153,11 +172,11 @@ def test_images_move_by_whole_pixels(example, script, pixels):
 def test_speedrun(little_cifar10):
     done = run(
         ROOT / "examples" / "cifar10_speedrun.py",
-        *("--data", little_cifar10, "--device", "cpu", "--seeds", 2, "--epochs", 1),
+        *("--data", little_cifar10, "--device", "cpu", "--seeds", 2, "--epochs", 1.5),
         *("--batch-size", 20),
     )
     first, accuracy, seconds = done.stdout.splitlines()
-    assert first == "2 trainings of 1 epochs on cpu"
+    assert first == "2 trainings of 1.5 epochs on cpu"
     assert accuracy.startswith("Test accuracy: mean 0.")
     assert accuracy.endswith("; 0 of 2 reached 0.94")
     assert float(seconds.split()[2].rstrip(",")) > 0
