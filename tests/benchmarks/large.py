@@ -1,4 +1,4 @@
-"""Trains networks of everyday size with kerascnn, PyTorch and Keras on JAX, in turns.
+"""Trains networks of everyday size with kerascnn, PyTorch and Keras, in turns.
 
     python tests/benchmarks/large.py --output FILE
     python tests/benchmarks/large.py --nets resnet50 --peers torch-compile --seconds 8 --profile
@@ -46,7 +46,7 @@ from peer_process import OWN, PeerError, PeerProcess, environment, inner_device
 
 import kerascnn as keras
 
-PEERS = ("torch-compile", "torch-max-autotune", "torch", "keras-jax")
+PEERS = ("torch-compile", "torch-max-autotune", "torch", "keras-jax", "keras-tensorflow")
 PEERS_BY_DEFAULT = "torch-compile,keras-jax"
 POLICIES = ("mixed_bfloat16", "float32")
 # What is measured, and the key of its figures in a row.

@@ -1,8 +1,8 @@
 """Trains one large network with one library for `large.py`; requests are lines of JSON.
 
-The library is "kerascnn", "keras-jax", "torch" (channels-last layout and autocast), "torch-compile"
-(the same, compiled) or "torch-max-autotune" (compiled in the mode of that name). It trains one
-batch before it says that it is ready.
+The library is "kerascnn", "keras-jax", "keras-tensorflow", "torch" (channels-last layout and
+autocast), "torch-compile" (the same, compiled) or "torch-max-autotune" (compiled in that mode). It
+trains one batch before it says that it is ready.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ class KerasTraining:
 
     def __init__(self, library: str, case: Case, policy: str, device: str, clock: str = "wall"):
         self._is_own, self._clock = library == "kerascnn", clock
+        self._backend = library.removeprefix("keras-")
         if not self._is_own:
-            os.environ["KERAS_BACKEND"] = "jax"
-            jax = importlib.import_module("jax")
-            if device != "cpu" and jax.default_backend() != "gpu":
-                raise RuntimeError(f"jax {jax.__version__} finds no GPU")
+            os.environ["KERAS_BACKEND"] = self._backend
+            self._check_backend(device)
         self._keras = keras = importlib.import_module("kerascnn" if self._is_own else "keras")
         if self._is_own:
             keras.config.set_device(device)
@@ -48,10 +47,22 @@ class KerasTraining:
         self._model = keras_model(keras, case)
         self.parameters = sum(int(np.prod(v.shape)) for v in self._model.trainable_variables)
 
+    def _check_backend(self, device: str) -> None:
+        backend = importlib.import_module(self._backend)
+        if device == "cpu":
+            return
+        has_gpu = (
+            backend.default_backend() == "gpu"
+            if self._backend == "jax"
+            else bool(backend.config.list_physical_devices("GPU"))
+        )
+        if not has_gpu:
+            raise RuntimeError(f"{self._backend} {backend.__version__} finds no GPU")
+
     def versions(self) -> dict[str, str]:
         found = {self._keras.__name__: self._keras.__version__}
         if not self._is_own:
-            found["jax"] = importlib.import_module("jax").__version__
+            found[self._backend] = importlib.import_module(self._backend).__version__
         return found
 
     def epochs(self, x: np.ndarray, y: np.ndarray, count: int) -> list[float]:
@@ -78,6 +89,8 @@ class KerasTraining:
     def peak_bytes(self) -> int | None:
         if self._is_own:
             return self._keras.config.memory_stats()["peak"]
+        if self._backend != "jax":
+            return None
         stats = importlib.import_module("jax").local_devices()[0].memory_stats() or {}
         return stats.get("peak_bytes_in_use")
 
