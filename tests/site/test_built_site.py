@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 from functools import cache
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
@@ -24,6 +25,7 @@ if not (SITE / "index.html").is_file():
         allow_module_level=True,
     )
 PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html"))
+TUTORIALS = sorted(path.stem for path in (CHECKOUT / "docs" / "tutorials").glob("*.md"))
 # What runs at the widths of a phone and of a desk.
 WIDTHS = (390, 1400)
 
@@ -91,6 +93,19 @@ def test_links_lead_to_every_page():
         found = (inside(name, link) for link in page(name).links)
         left += [path.relative_to(SITE).as_posix() for path, _ in filter(None, found)]
     assert set(PAGES) - reached == {"search.html"}  # The box for searches leads there.
+
+
+@pytest.mark.parametrize("tutorial", TUTORIALS)
+def test_every_tutorial_was_executed(tutorial):
+    """Each has what its cells print and draw, in all figures for which it has a text."""
+    source = (CHECKOUT / "docs" / "tutorials" / f"{tutorial}.md").read_text(encoding="utf-8")
+    html = (SITE / "tutorials" / f"{tutorial}.html").read_text(encoding="utf-8")
+    if "not-executed" in html:
+        pytest.skip("tutorials on MNIST, which was not there when the site was built")
+    texts = re.findall(r"^    alt: (.+)$", source, re.M)
+    drawn = re.findall(r'<img alt="([^"]+)" src="[^"]*_images/', html)
+    assert texts and sorted(texts) == sorted(map(unescape, drawn))
+    assert html.count('class="cell_output') > len(texts)
 
 
 @pytest.fixture(scope="session")
