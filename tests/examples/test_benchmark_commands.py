@@ -1,5 +1,6 @@
 """The benchmarks' command lines on small data: what they print, write and leave out."""
 
+import importlib.util
 import json
 import math
 from xml.etree import ElementTree
@@ -299,3 +300,16 @@ def test_speedrun_example(data):
 def test_speedrun_needs_seeds():
     done = run(ROOT / "examples" / "mnist_speedrun.py", "--seeds", "0", expected=2)
     assert "must be at least 1" in done.stderr
+
+
+def test_addresses_of_shared_memory_are_the_same_on_both_sides(tmp_path):
+    output = tmp_path / "results" / "addresses.json"
+    done = run(BENCHMARKS / "shared_addresses.py", "--output", output)
+    rows = {row["library"]: row for row in json.loads(output.read_text())["rows"]}
+    assert list(rows) == ["torch", "jax", "cupy"]
+    for library, row in rows.items():
+        if library == "cupy" or importlib.util.find_spec(library) is None:
+            assert f"{library}: left out: {row['missing']}" in done.stdout
+            continue
+        for there, here in (row["to_here"], row["from_here"]):
+            assert there == here and int(there, 16) > 0
