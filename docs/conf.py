@@ -85,8 +85,10 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 
-# Pages beside the folder of the documentation have a place in it on the site.
+# Pages beside the folder of the documentation have a place in it on the site. Others lead to them
+# by their files, and so does the changelog, which is included.
 PLACES = {
+    "(.github/SECURITY.md": "(docs/security.md",
     "(../.github/CONTRIBUTING.md": "(contributing.md",
     "(../../.github/SECURITY.md": "(../security.md",
     "(../CHANGELOG.md": "(changelog.md",
@@ -95,6 +97,7 @@ PLACES = {
 
 def setup(app: Sphinx) -> None:
     app.connect("source-read", lead_to_places)
+    app.connect("include-read", lambda app, path, name, source: lead_to_places(app, name, source))
 
 
 def lead_to_places(app: Sphinx, name: str, source: list[str]) -> None:

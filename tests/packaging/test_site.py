@@ -39,6 +39,15 @@ def test_every_page_is_in_the_table_of_contents():
     assert set(listed) - {"reference/api/index"} == pages - {"index"}
 
 
+def test_links_of_the_changelog_lead_to_pages_of_the_site():
+    """It lies beside the folder of the pages, and is a page."""
+    text = (CHECKOUT / "CHANGELOG.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\((?!https?:)([^)#\s]+)", text)
+    places = re.findall(r'"\((.+?)": "\(', (DOCS / "conf.py").read_text(encoding="utf-8"))
+    assert len(links) > 20
+    assert [link for link in links if not link.startswith("docs/") and link not in places] == []
+
+
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_every_figure_of_a_tutorial_has_a_text(page):
     cells = re.findall(
