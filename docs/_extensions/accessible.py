@@ -1,4 +1,7 @@
-"""Corrects what Sphinx writes in a way that programs which read pages aloud misunderstand."""
+"""Corrects what Sphinx writes in a way that programs which read pages aloud misunderstand.
+
+Options such as --help are marked too, because browsers break their lines after a hyphen.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ _SIGNATURE = re.compile(r'<dl>\n((?:<dd><em class="sig-param.*</dd>\n)+)</dl>')
 _PARAMETER = re.compile(r"^<dd>(.*)</dd>$", re.MULTILINE)
 # The corner of a table with names in its first column heads nothing.
 _CORNER = re.compile(r'<th class="head[^"]*"><p></p></th>')
+_OPTION = re.compile(r'<span class="pre">(?=-)')
 # The captions of the list of pages are headings of no level.
 _CAPTION = 'class="caption" role="heading"'
 
@@ -22,8 +26,9 @@ def _plain_signature(match: re.Match[str]) -> str:
 
 
 def corrected(body: str) -> str:
-    """Returns the HTML of a page's text with signatures and tables as they are meant."""
-    return _CORNER.sub("<td></td>", _SIGNATURE.sub(_plain_signature, body))
+    """Returns the HTML of a page's text with signatures, tables and options as they are meant."""
+    body = _CORNER.sub("<td></td>", _SIGNATURE.sub(_plain_signature, body))
+    return _OPTION.sub('<span class="pre option">', body)
 
 
 def correct(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:

@@ -245,6 +245,19 @@ def write_pages(app: Sphinx) -> None:
             path.unlink()
 
 
+def arguments_of_init(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, given: str, result: str
+) -> tuple[str, str] | None:
+    """Shows what `__init__` takes where Sphinx has taken `__new__`, which passes all on."""
+    if what != "class" or not (given or "").startswith("(*args"):
+        return None
+    from sphinx.util.inspect import signature, stringify_signature
+
+    taken = signature(value.__init__, bound_method=True)
+    return stringify_signature(taken, show_return_annotation=False, unqualified_typehints=True), ""
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", write_pages)
+    app.connect("autodoc-process-signature", arguments_of_init)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

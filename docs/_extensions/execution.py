@@ -83,7 +83,9 @@ class Execution:
     def add_note(self, app: Sphinx, name: str, source: list[str]) -> None:
         """Tells the readers of a page that was left out, below its title."""
         if name in self.left_out:
-            text = FIGURE.sub(r"\1", source[0])  # the captions of pictures that are not there
+            # A kernel that ran would have told its language.
+            text = source[0].replace("kernelspec:\n", "kernelspec:\n  language: python\n", 1)
+            text = FIGURE.sub(r"\1", text)  # the captions of pictures that are not there
             source[0] = re.sub(r"^# .+\n", lambda title: title[0] + NOTE, text, count=1, flags=re.M)
 
     def report(self, app: Sphinx, error: Exception | None) -> None:

@@ -108,6 +108,23 @@ def test_every_tutorial_was_executed(tutorial):
     assert html.count('class="cell_output') > len(texts)
 
 
+# A class whose first argument is *args.
+TAKES_ANYTHING = re.compile(
+    r'<span class="pre">class</span>.*?descname"><span class="pre">(\w+)</span></span>'
+    r'<span class="sig-paren">\(</span><em class="sig-param"><span class="o">'
+    r'<span class="pre">\*</span></span><span class="n"><span class="pre">args<'
+)
+
+
+def test_the_reference_shows_what_classes_take():
+    """Models are made of layers, or of inputs and outputs; all others name their arguments."""
+    pages = [SITE / name for name in PAGES if name.startswith("reference/api/")]
+    html = {path.name: path.read_text(encoding="utf-8") for path in pages}
+    assert sum(text.count('<span class="pre">class</span>') for text in html.values()) > 300
+    found = {name for text in html.values() for name in TAKES_ANYTHING.findall(text)}
+    assert found == {"Model"}
+
+
 @pytest.fixture(scope="session")
 def browser():
     sync_api = pytest.importorskip(
