@@ -106,8 +106,8 @@ class Execution:
         tutorials = [page for page in self.pages if page != GALLERY]
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         logger.info(
-            "%d of %d tutorials were executed, in %.0f s; with the gallery, %.0f s of processor "
-            "time. No GPU was used: figures of GPUs are read from results of other machines.",
+            "%d of %d tutorials were executed, in %.0f s; all pages took %.0f s of processor time. "
+            "No GPU was used: figures of GPUs are read from results of other machines.",
             sum(page in seconds for page in tutorials),
             len(tutorials),
             sum(seconds.get(page, 0) for page in tutorials),
