@@ -28,20 +28,30 @@ class Running:
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         self._metrics.__exit__(None, None, None)
-        state = self._model._state
         try:
             if kind is not None:
-                _core.synchronize(state.device)  # steps may be reading memory of other libraries
+                self._synchronize(kind)  # steps may be reading memory of other libraries
         finally:
-            for feed in self._feeds:
-                feed.close()
-                if kind is None:
-                    state.kept_feeds.put_back(feed)
-        if kind is None:
-            return
-        self._callbacks.close()
-        # Steps under way on a GPU end before anybody reads the weights.
-        _core.synchronize(self._model._state.device)
+            self._close_feeds(kind is None)
+            if kind is not None:
+                self._callbacks.close()
+        if kind is not None:
+            # Steps under way on a GPU end before anybody reads the weights.
+            self._synchronize(kind)
+
+    def _synchronize(self, kind: Any) -> None:
+        try:
+            _core.synchronize(self._model._state.device)
+        except _core.DeviceError:
+            if not issubclass(kind, _core.DeviceError):
+                raise
+            # The error that is on its way says what happened to the device.
+
+    def _close_feeds(self, ended: bool) -> None:
+        for feed in self._feeds:
+            feed.close()
+            if ended:
+                self._model._state.kept_feeds.put_back(feed)
 
 
 def make_shuffler() -> np.random.Generator:

@@ -1,5 +1,6 @@
 // Every status of CUDA, cuDNN and cuBLASLt goes through one of these. They throw LibraryError with
-// the call, the status by name and text, and the library's version.
+// the call, the status by name and text, and the library's version. Some errors lose the GPU for
+// this process: the first of them is kept, and whatever fails later names it.
 #pragma once
 
 #include <cublasLt.h>
@@ -14,6 +15,10 @@ namespace kerascnn::cuda {
 void check(cudaError_t status, std::string_view call);
 void check(cudnnStatus_t status, std::string_view call);
 void check(cublasStatus_t status, std::string_view call);
+
+// Makes the device the current one of the calling thread. Every entry from outside begins with
+// this: after an error that lost the GPU it throws at once, and says which error that was.
+void use_device(int index);
 
 // Call it after a kernel launch: it reports the launch's own error (a bad grid, too much shared
 // memory) and clears it.

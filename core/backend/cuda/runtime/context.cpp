@@ -12,7 +12,7 @@
 namespace kerascnn::cuda {
 
 Context::Context(int index) : index_(index) {
-  check(cudaSetDevice(index), "cudaSetDevice");
+  use_device(index);
   check(cudaGetDeviceProperties(&properties_, index), "cudaGetDeviceProperties");
   stream_ = make_stream();
   later_runs_ = std::make_unique<LaterRuns>(std::make_unique<CudaFence>(*this),

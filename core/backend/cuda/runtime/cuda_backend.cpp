@@ -33,7 +33,7 @@ class DeviceMemory final : public RawMemory {
   explicit DeviceMemory(int index) : index_(index) {}
 
   void* allocate(int64_t bytes) override {
-    check(cudaSetDevice(index_), "cudaSetDevice");
+    use_device(index_);
     void* data = nullptr;
     const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));
     if (status == cudaErrorMemoryAllocation) {
@@ -47,7 +47,7 @@ class DeviceMemory final : public RawMemory {
   void free(void* data) noexcept override { (void)cudaFree(data); }
 
   int64_t available() const override {
-    check(cudaSetDevice(index_), "cudaSetDevice");
+    use_device(index_);
     size_t free_bytes = 0, total_bytes = 0;
     check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
     return static_cast<int64_t>(free_bytes);
@@ -55,7 +55,7 @@ class DeviceMemory final : public RawMemory {
 
   // Left out while the stream is captured, as the graph would repeat it with each launch.
   void fill(void* data, int byte, int64_t bytes) override {
-    check(cudaSetDevice(index_), "cudaSetDevice");
+    use_device(index_);
     const cudaStream_t stream = Context::of_device(index_).stream();
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
@@ -92,7 +92,7 @@ CudaBackend::CudaBackend(int index)
   allocator_ = std::make_unique<CachingAllocator>(device(), std::make_unique<DeviceMemory>(index));
 }
 
-void CudaBackend::activate() { check(cudaSetDevice(context_.index()), "cudaSetDevice"); }
+void CudaBackend::activate() { use_device(context_.index()); }
 
 std::string CudaBackend::description() const {
   const cudaDeviceProp& p = context_.properties();
@@ -106,7 +106,7 @@ std::span<const KernelTableRow> CudaBackend::kernel_table() const { return cuda:
 std::span<const Fusion* const> CudaBackend::fusions() const { return cuda::fusions(); }
 
 RegionLimits CudaBackend::region_limits(const Shape& domain) const {
-  check(cudaSetDevice(context_.index()), "cudaSetDevice");
+  use_device(context_.index());
   return cuda::region_limits(domain);
 }
 

@@ -31,6 +31,6 @@ void CudaFence::hold_back(cudaStream_t stream) {
   check(cudaStreamWaitEvent(stream, event_.get(), 0), "cudaStreamWaitEvent");
 }
 
-void CudaFence::activate() { check(cudaSetDevice(context_.index()), "cudaSetDevice"); }
+void CudaFence::activate() { use_device(context_.index()); }
 
 }  // namespace kerascnn::cuda

@@ -304,7 +304,7 @@ void GraphExecutor::launch_loop(int64_t steps, int64_t turns) {
 
 void GraphExecutor::run(int64_t steps) {
   if (steps <= 0 || size() == 0) return;
-  check(cudaSetDevice(context_.index()), "cudaSetDevice");
+  use_device(context_.index());
   if (is_profiling()) {
     run_profiled(steps);
     return;
@@ -345,7 +345,7 @@ void GraphExecutor::launch_turns(std::map<int64_t, Captured>& graphs, const Loop
 
 void GraphExecutor::run_later(int64_t steps) {
   if (steps <= 0 || size() == 0) return;
-  check(cudaSetDevice(context_.index()), "cudaSetDevice");
+  use_device(context_.index());
   context_.later_runs().add(*this, steps);
 }
 
@@ -354,7 +354,7 @@ LaunchExecutor::LaunchExecutor(Context& context, std::vector<Instruction> instru
     : context_(context), instructions_(std::move(instructions)), counters_(counters) {}
 
 void LaunchExecutor::run(int64_t steps) {
-  check(cudaSetDevice(context_.index()), "cudaSetDevice");
+  use_device(context_.index());
   for (int64_t step = 0; step < steps; ++step) {
     for (const Instruction& instruction : instructions_) {
       run_one(instruction, context_.stream());
