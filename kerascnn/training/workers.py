@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import os
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
 from typing import Any
 
 # This is the data set of a worker process, which sets it when it starts.
 _dataset: Any = None
+_SECONDS_BETWEEN_LOOKS = 1.0
 
 
-def _set_dataset(dataset: Any) -> None:
+def _begin_process(dataset: Any) -> None:
     global _dataset
     _dataset = dataset
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Ends this process where its parent was killed, and so tells it to end no more."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    # Processes that were forked later may keep the sentinel from telling of the parent's end.
+    while not wait([parent.sentinel], _SECONDS_BETWEEN_LOOKS) and os.getppid() == parent.pid:
+        pass
+    os._exit(1)
 
 
 def _batch_in_process(index: int) -> Any:
@@ -50,9 +66,10 @@ class PreparedBatches:
         self._pending: deque[Future] = deque()
         self._executor: Executor | None
         if use_multiprocessing:
-            self._executor = ProcessPoolExecutor(
-                workers, _process_context(), initializer=_set_dataset, initargs=(dataset,)
-            )
+            with self._clear_errors():
+                self._executor = ProcessPoolExecutor(
+                    workers, _process_context(), initializer=_begin_process, initargs=(dataset,)
+                )
             self._get = _batch_in_process
         else:
             self._executor = ThreadPoolExecutor(workers, thread_name_prefix="PyDataset")
@@ -88,14 +105,35 @@ class PreparedBatches:
                 index = next(self._indices)
             except StopIteration:
                 return
-            self._pending.append(self._executor.submit(self._get, index))
+            with self._clear_errors():
+                self._pending.append(self._executor.submit(self._get, index))
+
+    @contextlib.contextmanager
+    def _clear_errors(self) -> Iterator[None]:
+        """Surrounds what makes processes: those that were made before an error end."""
+        before = set(multiprocessing.active_children())
+        try:
+            yield
+        except OSError as error:
+            for process in set(multiprocessing.active_children()) - before:
+                process.terminate()
+                process.join()
+            raise OSError(
+                error.errno,
+                f"The data set {self._name} got no worker processes ({error.strerror}). They need "
+                "memory, descriptors (`ulimit -n`) and room in shared memory (/dev/shm); with "
+                "use_multiprocessing=False its workers are threads.",
+            ) from error
 
     def close(self) -> None:
         """Ends the workers after their current batches, and drops the rest."""
         if self._executor is not None:
             executor, self._executor = self._executor, None
             self._pending.clear()
-            executor.shutdown(wait=False, cancel_futures=True)
+            # A process of `multiprocessing` that is about to end would close the queue by which its
+            # workers are told to end, and then wait for them.
+            ends_soon = multiprocessing.parent_process() is not None
+            executor.shutdown(wait=ends_soon, cancel_futures=True)
 
 
 def _process_context() -> Any:
