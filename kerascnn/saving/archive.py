@@ -10,6 +10,7 @@ import contextlib
 import datetime
 import io
 import json
+import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ from kerascnn.saving.atomic import replacing
 KERAS_VERSION = "3.15.1"
 CONFIG = "config.json"
 METADATA = "metadata.json"
+_FIRST_TIME, _LAST_TIME = (1980, 1, 1, 0, 0, 0), (2107, 12, 31, 23, 59, 58)
 WEIGHTS = "model.weights.h5"
 
 
@@ -77,12 +79,23 @@ def from_bytes(content: bytes) -> Any:
 
 
 def _write(model: Any, target: Path | io.BytesIO) -> None:
-    with _contents(model) as contents, zipfile.ZipFile(target, "w") as archive:
+    # Not strict, and with times that ZIP can state: clocks are wrong now and then, which is no
+    # reason to lose a model.
+    with (
+        _contents(model) as contents,
+        zipfile.ZipFile(target, "w", strict_timestamps=False) as archive,
+    ):
         for name, content in contents.items():
             if isinstance(content, Path):
                 archive.write(content, name)
             else:
-                archive.writestr(name, content)
+                entry = zipfile.ZipInfo(name, max(_FIRST_TIME, min(_now(), _LAST_TIME)))
+                entry.external_attr = 0o600 << 16
+                archive.writestr(entry, content)
+
+
+def _now() -> tuple[int, int, int, int, int, int]:
+    return time.localtime(time.time())[:6]
 
 
 def load(
@@ -186,7 +199,7 @@ def reading(what: str, custom_objects: Mapping[str, Any] | None, safe_mode: bool
             registration.CustomObjectScope(custom),
         ):
             yield
-    except serialization.DeserializationError:
+    except (serialization.DeserializationError, MemoryError):
         raise
     except Exception as error:
         raise ValueError(f"{what} ({type(error).__name__}: {error}).") from error

@@ -73,7 +73,7 @@ class Progbar:
         )
         self._seen_so_far = 0
         self._values: dict[str, list[Any]] = {}  # the sum and the number of steps for each name
-        self._start = time.time()
+        self._start = time.perf_counter()
         self._last_update = 0.0
         self._after_first_step: float | None = None
         self._shown_width = 0
@@ -96,7 +96,7 @@ class Progbar:
         for name, value in values or ():
             self._collect(name, value, current, finalize)
         self._seen_so_far = current
-        now = time.time()
+        now = time.perf_counter()
         per_step = self._step_duration(current, now)
         if self.verbose == 1:
             if now - self._last_update < self.interval and not finalize:
