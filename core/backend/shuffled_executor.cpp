@@ -49,6 +49,9 @@ class ShuffledExecutor : public Executor {
       backend_.launch(*instruction.kernel, {instruction.inputs, instruction.outputs,
                                             instruction.workspace, backend_.stream()});
       backend_.synchronize();
+    } catch (const OutOfMemoryError& error) {
+      throw OutOfMemoryError(message(instruction.label, ": ", error.what()), error.requested,
+                             error.allocated, error.cached, error.free);
     } catch (const Error& error) {
       throw DeviceError(message(instruction.label, ": ", error.what()));
     }

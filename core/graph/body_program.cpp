@@ -87,6 +87,9 @@ class BodyKernel final : public Kernel {
       for (void*& data : each.outputs) data = const_cast<void*>(moved(data));
       try {
         each.kernel->run({each.inputs, each.outputs, each.workspace, args.stream});
+      } catch (const OutOfMemoryError& error) {
+        throw OutOfMemoryError(message(each.label, ": ", error.what()), error.requested,
+                               error.allocated, error.cached, error.free);
       } catch (const Error& error) {
         throw DeviceError(message(each.label, ": ", error.what()));
       }

@@ -1,5 +1,8 @@
 #include "core/memory/cpu_memory.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -62,6 +65,17 @@ std::optional<int64_t> container_available() {
   return std::max<int64_t>(0, *limit - (*used - files));
 }
 
+// What the process' own limit of addresses leaves (`ulimit -v`, RLIMIT_AS).
+std::optional<int64_t> process_available() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  const std::optional<int64_t> pages = read_number("/proc/self/statm");
+  if (!pages) return std::nullopt;
+  const auto most =
+      static_cast<int64_t>(std::min<uint64_t>(limit.rlim_cur, std::numeric_limits<int64_t>::max()));
+  return std::max<int64_t>(0, most - *pages * sysconf(_SC_PAGESIZE));
+}
+
 }  // namespace
 
 void* CpuMemory::allocate(int64_t bytes) {
@@ -81,7 +95,8 @@ void CpuMemory::fill(void* data, int byte, int64_t bytes) {
 
 int64_t CpuMemory::available() const {
   constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max() / 2;
-  return std::min(system_available().value_or(kUnknown), container_available().value_or(kUnknown));
+  return std::min({system_available().value_or(kUnknown), container_available().value_or(kUnknown),
+                   process_available().value_or(kUnknown)});
 }
 
 }  // namespace kerascnn

@@ -20,6 +20,7 @@ import numpy as np
 
 from kerascnn import config
 from kerascnn.datasets.image_files import Arrays
+from kerascnn.system_errors import is_of_system
 
 Array = np.ndarray[Any, Any]
 
@@ -119,7 +120,7 @@ def _archived(path: Path, wanted: list[str]) -> Iterator[tuple[str, str, bytes]]
                 assert stream is not None  # it is a file
                 yield name, where, stream.read()
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
-        if isinstance(error, FileNotFoundError):
+        if is_of_system(error):
             raise
         _fail(str(path), "a folder of CIFAR files or a .tar.gz archive", f"{error}", error)
 

@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from kerascnn.system_errors import is_of_system
+
 Arrays = tuple[np.ndarray, np.ndarray]
 
 NUM_CLASSES = 10
@@ -154,6 +156,8 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
         raise
     # zipfile, and NumPy for headers, raise nearly any exception for damaged or unusual archives.
     except Exception as error:
+        if is_of_system(error):
+            raise
         _fail(path, "an .npz archive of numeric arrays", f"a damaged one ({error})", error)
     for split in ("train", "test"):
         images, labels = arrays[f"x_{split}"], arrays[f"y_{split}"]

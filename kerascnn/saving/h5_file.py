@@ -19,6 +19,8 @@ from typing import Any, BinaryIO
 import ml_dtypes
 import numpy as np
 
+from kerascnn.system_errors import is_of_system
+
 _MAX_OBJECTS = 1_000_000
 _MAX_DEPTH = 64
 # These are gzip, shuffle and checksums. For other filters, HDF5 would look for plug-ins on this
@@ -115,48 +117,55 @@ def created(target: Any) -> Iterator[Any]:
         OSError: where the file can't be written, on a full disk for example.
     """
     h5py = require_h5py()
-    if not isinstance(target, (str, os.PathLike)):
-        with h5py.File(target, "w") as file:
-            yield file
-        return
-    with open(target, "w+b") as stream:
-        disk = _Disk(stream)
+    is_path = isinstance(target, (str, os.PathLike))
+    with open(target, "w+b") if is_path else contextlib.nullcontext(target) as stream:
+        sink = _Sink(stream)
         try:
-            with h5py.File(disk, "w") as file:
+            with h5py.File(sink, "w") as file:
                 yield file
         finally:
-            disk.check()
+            sink.check()
 
 
-class _Disk:
+class _Sink:
     """A file for the HDF5 library, which can't close what it has open once a write has failed.
 
-    After a failure it takes everything and writes nothing; `check` then raises what happened.
+    After a failure, of the disk or for want of memory, it takes everything and does nothing, and
+    `check` raises what happened.
     """
 
-    def __init__(self, stream: io.BufferedRandom):
+    def __init__(self, stream: Any):
         self._stream = stream
-        self._error: OSError | None = None
-        self.seek, self.tell = stream.seek, stream.tell
-        self.read, self.readinto = stream.read, stream.readinto
+        self._error: OSError | MemoryError | None = None
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._try(self._stream.seek, offset, whence, instead=offset)
+
+    def tell(self) -> int:
+        return self._try(self._stream.tell, instead=0)
+
+    def read(self, size: int = -1) -> bytes:
+        return self._try(self._stream.read, size, instead=b"")
+
+    def readinto(self, buffer: Any) -> int:
+        return self._try(self._stream.readinto, buffer, instead=memoryview(buffer).nbytes)
 
     def write(self, content: Any) -> int:
-        self._try(lambda: self._stream.write(content))
-        return memoryview(content).nbytes
+        return self._try(self._stream.write, content, instead=memoryview(content).nbytes)
 
     def truncate(self, size: int | None = None) -> int:
-        self._try(lambda: self._stream.truncate(size))
-        return self._stream.tell() if size is None else size
+        return self._try(self._stream.truncate, size, instead=size or 0)
 
     def flush(self) -> None:
-        self._try(self._stream.flush)
+        self._try(self._stream.flush, instead=None)
 
-    def _try(self, call: Callable[[], Any]) -> None:
+    def _try(self, call: Callable[..., Any], *arguments: Any, instead: Any) -> Any:
         if self._error is None:
             try:
-                call()
-            except OSError as error:
+                return call(*arguments)
+            except (OSError, MemoryError) as error:
                 self._error = error
+        return instead
 
     def check(self) -> None:
         """Raises the first error, if there was one."""
@@ -227,17 +236,23 @@ class DamagedFileError(ValueError, OSError):
     """The file is not what its name says, or incomplete. Keras raises OSError for weights."""
 
 
+class NoMemoryError(DamagedFileError, MemoryError):
+    """There is not as much memory as the file asks for: it is large, or damaged."""
+
+
 @contextlib.contextmanager
 def _clear_errors(name: str) -> Iterator[None]:
     """Converts all errors of the HDF5 library about a damaged file to one kind of error."""
     try:
         yield
-    except (FileNotFoundError, IsADirectoryError, PermissionError):
-        raise
     except MemoryError as error:
-        raise DamagedFileError(
-            f"{name} is damaged: it asks for more memory than there is."
+        raise NoMemoryError(
+            f"{name} asks for more memory than there is. If it should be small, it is damaged."
         ) from error
+    except OSError as error:
+        if is_of_system(error):
+            raise
+        raise DamagedFileError(_DAMAGED.format(name, error)) from error
     except ValueError as error:
         if str(error).startswith(name):
             raise

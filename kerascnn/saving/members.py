@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+from kerascnn.system_errors import is_of_system
+
 _MAX_CONFIG = 256 << 20
 _SMALL = 16 << 20
 _MAX_EXPANSION = 100
@@ -65,8 +67,10 @@ def opened(source: Path | io.BytesIO, where: str) -> Iterator[Members]:
 def _archive_errors(source: Path | io.BytesIO, where: str) -> Iterator[None]:
     try:
         yield
-    except OSError:
-        if isinstance(source, Path) and not source.is_file():
+    except MemoryError as error:
+        raise MemoryError(f"There is not enough memory to read {where}.") from error
+    except OSError as error:
+        if is_of_system(error) or (isinstance(source, Path) and not source.is_file()):
             raise
         raise ValueError(f"{where} cannot be read; it is damaged.") from None
     except ValueError:

@@ -13,6 +13,7 @@ import numpy as np
 from kerascnn.saving import h5_file, members
 from kerascnn.saving.atomic import replacing
 from kerascnn.saving.h5_file import Group
+from kerascnn.system_errors import is_of_system
 
 _MAX_LIST = 64 << 20
 Objects = Mapping[str, tuple[str | None, Mapping[str, np.ndarray[Any, Any]]]]
@@ -109,6 +110,8 @@ def _read_list(path: Path) -> dict[str, list[str]]:
             for owner, names in weight_map.items()
         }
     except Exception as error:
+        if is_of_system(error):
+            raise
         raise ValueError(
             f"{path} is no list of weights, or is damaged ({type(error).__name__}: {error})."
         ) from error

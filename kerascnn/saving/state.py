@@ -24,6 +24,7 @@ from kerascnn.metrics import Metric
 from kerascnn.optimizers import Optimizer
 from kerascnn.optimizers.state import OptimizerState
 from kerascnn.saving.h5_file import Group
+from kerascnn.system_errors import is_of_system
 from kerascnn.variable import Variable
 
 _KINDS = (Layer, Optimizer, Metric, Loss)
@@ -195,6 +196,8 @@ def carry_out(plan: Plan, root: Any, file_name: str, skip_mismatch: bool = False
     except Exception as error:
         for variable, value in before:
             variable.assign(value)
+        if is_of_system(error):
+            raise
         raise ValueError(
             f"The weights in {file_name} do not fit model '{root.name}': {error}"
         ) from error

@@ -86,14 +86,19 @@ def explain(
         device: the device.
         compile_with: compiles the same step for another batch size, without allocating memory.
     """
-    fitting = _fitting_batch_size(batch_size, device, compile_with)
+    try:
+        fitting = _fitting_batch_size(batch_size, device, compile_with)
+    except _core.OutOfMemoryError:  # for the kernels of any batch size
+        fitting = 0
+    # A library that got no memory does not say how much it asked for.
+    asked = _megabytes(error.requested) if error.requested else "memory for its kernels"
     if fitting:
         advice = f"A batch_size of up to about {fitting} fits."
     else:
         advice = "Not even one sample fits: use a smaller model or smaller inputs."
     result = OutOfMemoryError(
-        f"Out of memory on {device}: {what} with batch_size={batch_size} asked for "
-        f"{_megabytes(error.requested)}, {_megabytes(error.allocated)} are in use, "
+        f"Out of memory on {device}: {what} with batch_size={batch_size} asked for {asked}, "
+        f"{_megabytes(error.allocated)} are in use, "
         f"{_megabytes(error.cached)} cached and {_megabytes(error.free)} free. {advice} The model "
         "and its weights are as before."
     )

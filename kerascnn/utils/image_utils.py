@@ -13,6 +13,7 @@ import numpy as np
 
 from kerascnn import config
 from kerascnn.ops import resampling
+from kerascnn.system_errors import is_of_system
 
 _RESAMPLING = ("nearest", "bilinear", "bicubic", "hamming", "box", "lanczos")
 # Even drawings and masks are rarely packed better than this.
@@ -256,7 +257,7 @@ def read_resized(
             _check_pixels(img, color_mode, os.path.getsize(path))
             pixels = np.array(_in_colors(img, color_mode))
     except (OSError, SyntaxError, ValueError, image.DecompressionBombError) as error:
-        if isinstance(error, FileNotFoundError):
+        if is_of_system(error):
             raise
         raise ValueError(
             f"{path} cannot be read as an image ({error}). Remove the file, or replace it."

@@ -71,6 +71,9 @@ class CpuExecutor : public Executor {
           }
         }
       }
+    } catch (const OutOfMemoryError& error) {
+      throw OutOfMemoryError(message(current->label, ": ", error.what()), error.requested,
+                             error.allocated, error.cached, error.free);
     } catch (const Error& error) {
       throw DeviceError(message(current->label, ": ", error.what()));
     }

@@ -1,6 +1,10 @@
 #include "core/backend/cpu/onednn/primitive_kernel.h"
 
 #include <dnnl_debug.h>
+#include <sys/mman.h>
+#ifdef __GLIBC__
+#include <execinfo.h>
+#endif
 
 #include <algorithm>
 #include <optional>
@@ -59,6 +63,24 @@ void execute(const dnnl::primitive& primitive,
   stream().wait();
 }
 
+void require_room_for_code() {
+  // With much to spare.
+  constexpr size_t kBytes = 16 << 20;
+#ifdef __GLIBC__
+  // The C library loads what unwinds exceptions out of std::call_once when it is first needed, and
+  // ends the process where there is no memory for that.
+  static const int once = [] {
+    void* frame = nullptr;
+    return backtrace(&frame, 1);
+  }();
+  static_cast<void>(once);
+#endif
+  void* const room =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) throw dnnl::error(dnnl_out_of_memory, "no memory for code");
+  (void)munmap(room, kBytes);
+}
+
 std::string call_string(const PlanRequest& request) {
   std::string text = std::string(request.op.name) + " of ";
   for (size_t i = 0; i < request.inputs.size(); ++i) {
@@ -68,6 +90,15 @@ std::string call_string(const PlanRequest& request) {
 }
 
 void throw_library_error(const std::string& call, const dnnl::error& error) {
+  if (error.status == dnnl_out_of_memory) {
+    const Allocator& allocator = backend(Device{}).allocator();
+    const MemoryStats stats = allocator.stats();
+    throw OutOfMemoryError(
+        message(call,
+                ": out of memory on cpu: the system gives oneDNN none for a kernel; use a "
+                "smaller batch size or a smaller model, or raise the limit of this process"),
+        0, stats.allocated, stats.cached, allocator.available());
+  }
   const dnnl_version_t* version = dnnl_version();
   throw LibraryError(message(call, ": oneDNN ", version->major, ".", version->minor, ".",
                              version->patch, " failed with status ", error.status, " (",
@@ -258,6 +289,7 @@ void PrimitiveKernel::reorder(const KernelArgs& args, Bound& bound) {
 void PrimitiveKernel::run(const KernelArgs& args) {
   const std::lock_guard lock(mutex_);
   try {
+    if (!has_run_) require_room_for_code();
     for (Bound& bound : bound_) {
       if (bound.copy >= 0 && !bound.argument.is_output) reorder(args, bound);
     }
@@ -268,6 +300,7 @@ void PrimitiveKernel::run(const KernelArgs& args) {
       if (bound.sums >= 0) add_up(args, bound);
       if (bound.copy >= 0 && bound.argument.is_output) reorder(args, bound);
     }
+    has_run_ = true;
   } catch (const dnnl::error& error) {
     throw_library_error(call_, error);
   }

@@ -24,6 +24,12 @@ void execute(const dnnl::primitive& primitive,
 
 // "conv2d of float32 (2, 8, 8, 3), float32 (3, 3, 3, 16)": what errors say.
 std::string call_string(const PlanRequest& request);
+// Throws where the process gets no memory for generated code. It is asked before oneDNN makes some:
+// for a primitive, and when that runs for the first time. Where oneDNN 3.2 met the lack itself, it
+// would make no code in this thread any more, and keep keys in its cache of primitives that point
+// to freed memory.
+void require_room_for_code();
+
 [[noreturn]] void throw_library_error(const std::string& call, const dnnl::error& error);
 
 // The activation as a post-op. This throws nothing, since every Activation has one. Some turn NaN
@@ -98,6 +104,7 @@ class PrimitiveKernel final : public Kernel {
   int team_;
   int64_t scratch_bytes_ = 0;  // of each thread
   int64_t workspace_ = 0;
+  bool has_run_ = false;
   std::vector<Bound> bound_;
   std::vector<BoundPart> parts_;
   std::mutex mutex_;  // the memory objects hold the pointers of one call

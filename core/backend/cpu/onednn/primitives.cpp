@@ -23,6 +23,7 @@ using Tag = memory::format_tag;
 template <typename Make>
 std::unique_ptr<Kernel> make_checked(const PlanRequest& request, const Make& make) {
   try {
+    require_room_for_code();
     return make();
   } catch (const dnnl::error& error) {
     throw_library_error(call_string(request), error);
