@@ -53,16 +53,28 @@ struct Extent {
   int64_t bytes = 0;
 };
 
+// Throws where an array reaches further than addresses do, which no producer means.
 Extent extent_of(const TensorSpec& spec, const Shape& strides) {
   const int64_t size = static_cast<int64_t>(itemsize(spec.dtype));
   if (num_elements(spec.shape) == 0) return {};
   int64_t lowest = 0;
   int64_t highest = 0;
+  bool fits = true;
   for (size_t axis = 0; axis < spec.shape.size(); ++axis) {
-    const int64_t reach = strides[axis] * (spec.shape[axis] - 1);
-    (reach < 0 ? lowest : highest) += reach;
+    int64_t reach = 0;
+    fits = fits && !__builtin_mul_overflow(strides[axis], spec.shape[axis] - 1, &reach);
+    int64_t& end = reach < 0 ? lowest : highest;
+    fits = fits && !__builtin_add_overflow(end, reach, &end);
   }
-  return {lowest * size, (highest - lowest + 1) * size};
+  Extent extent;
+  int64_t count = 0;
+  fits = fits && !__builtin_sub_overflow(highest, lowest, &count) &&
+         !__builtin_add_overflow(count, int64_t{1}, &count) &&
+         !__builtin_mul_overflow(count, size, &extent.bytes) &&
+         !__builtin_mul_overflow(lowest, size, &extent.lowest);
+  if (fits) return extent;
+  throw BufferError(
+      "from_dlpack: the strides that the producer describes lead out of the address space");
 }
 
 // Fields that no producer should fill in like this, and that would lead to memory of nobody.

@@ -181,7 +181,7 @@ def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Any:
 
 def _groups(pattern: str) -> list[list[list[str]]]:
     """Returns the names of each axis on both sides of a pattern."""
-    sides = pattern.split("->")
+    sides = pattern.split("->") if isinstance(pattern, str) else []
     axis = r"\(([^()]*)\)|(\w+)"
     if len(sides) != 2 or any(re.sub(axis, "", side).strip() for side in sides):
         raise ValueError(

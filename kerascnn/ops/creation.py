@@ -215,7 +215,7 @@ def full(shape: int | Sequence[int], fill_value: Any, dtype: Any = None) -> Any:
     trace = tracing.current()
     if isinstance(fill_value, (bool, int, float)):
         if trace is not None:
-            return trace.graph.full(sizes, name, float(fill_value))
+            return dispatch.full_in_trace(trace, sizes, name, fill_value)
         return dispatch.convert(np.full(sizes, fill_value, dtypes.numpy_dtype(name)))
     value = dispatch.convert(fill_value, name)
     return dispatch.apply_one("broadcast_to", [value], {"shape": sizes})

@@ -22,6 +22,7 @@ from kerascnn.variable import Variable
 Attributes = dict[str, Any]
 # Arrays of these dtypes keep their dtype (bfloat16 would need ml_dtypes).
 _KEPT = frozenset(np.dtype(name) for name in dtypes.ALL if name != "bfloat16")
+_EXACT_IN_DOUBLE = 2**53
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -155,7 +156,7 @@ def convert(x: Any, dtype: str | None = None, like: Any = None, device_name: Any
     if isinstance(x, KerasTensor):
         no_value(x, "An op on values", "a layer or an op on KerasTensors alone")
     if trace is not None and isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
-        return trace.graph.full([], dtype or dtypes.standardize_dtype(type(x)), float(x))
+        return full_in_trace(trace, [], dtype or dtypes.standardize_dtype(type(x)), x)
     if isinstance(x, (list, tuple)) and _is_followed(x, trace is not None):
         from kerascnn.ops import shaping
 
@@ -168,6 +169,20 @@ def convert(x: Any, dtype: str | None = None, like: Any = None, device_name: Any
     if trace is not None:
         x = trace.constant(x)
     return x if dtype is None or x.dtype == dtype else apply_one("cast", [x], {"dtype": dtype})
+
+
+def full_in_trace(trace: Any, sizes: list[int], dtype: str, number: bool | int | float) -> Any:
+    """A value of a trace that is one of Python's numbers everywhere.
+
+    Raises:
+        OverflowError: for a whole number that the dtype does not have, as outside of traces.
+    """
+    array = np.asarray(number, dtypes.numpy_dtype(dtype))
+    if isinstance(number, int) and abs(number) > _EXACT_IN_DOUBLE and array.dtype.kind in "iu":
+        # The graph's own node has a number of 64 bits as float64.
+        value = trace.constant(_core.from_numpy(array, "cpu"))
+        return apply_one("broadcast_to", [value], {"shape": sizes}) if sizes else value
+    return trace.graph.full(sizes, dtype, float(number))
 
 
 def _is_followed(x: Any, in_trace: bool) -> bool:

@@ -28,6 +28,21 @@ PATIENCE = 5
 _ROOM = 1 << 30
 
 
+_said = sys.stdout
+
+
+def take_stdout() -> None:
+    """Keeps what is said apart from what calls print, which goes to stderr from now on."""
+    global _said
+    _said = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+
+def say(entry: dict[str, Any]) -> None:
+    """Writes a line for the process that started this one."""
+    print(json.dumps(entry), file=_said, flush=True)
+
+
 def _status(field: str) -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field):
@@ -93,6 +108,7 @@ def main(name: str, seed: int, begin: int, end: int, folder: Path) -> None:
     import kerascnn
     from fuzzing import file_targets, guard
 
+    take_stdout()
     warnings.simplefilter("ignore")
     target = file_targets.TARGETS[name]
     watch = guard.Guard(folder)
@@ -121,14 +137,14 @@ def main(name: str, seed: int, begin: int, end: int, folder: Path) -> None:
             content = file_targets.mutated(name, seed, case - len(files), good)
         found = folder / f"{name}-{seed}-{label}"
         found.write_bytes(content)  # it stays there if it ends the process
-        print(json.dumps({"case": str(found), "number": case}), flush=True)
+        say({"case": str(found), "number": case})
         signal.alarm(300)  # a reader that never ends
         result = run_case(target, content, path, watch)
         signal.alarm(0)
         label = str(found)
         if not result["fault"]:
             found.unlink()
-        print(json.dumps({"done": label, **result}), flush=True)
+        say({"done": label, **result})
 
 
 if __name__ == "__main__":
