@@ -206,7 +206,7 @@ def full(shape: int | Sequence[int], fill_value: Any, dtype: Any = None) -> Any:
     >>> ops.full((2, 2), 7).numpy().tolist()
     [[7, 7], [7, 7]]
     """
-    sizes = [int(n) for n in ([shape] if isinstance(shape, (int, np.integer)) else shape)]
+    sizes = dispatch.whole_sizes("full", shape)
     if isinstance(fill_value, (list, tuple)):
         fill_value = dispatch.convert(fill_value)
     if dtype is None:

@@ -7,6 +7,7 @@ recorded), variables, NumPy and DLPack arrays, lists and Python numbers.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -16,7 +17,7 @@ from kerascnn import _core, dtypes, tracing
 from kerascnn.device import current as current_device
 from kerascnn.interchange import shares_memory, tensor_over
 from kerascnn.symbolic.keras_tensor import KerasTensor
-from kerascnn.symbolic.no_value import no_value
+from kerascnn.symbolic.no_value import NoValueError, no_value
 from kerascnn.variable import Variable
 
 Attributes = dict[str, Any]
@@ -169,6 +170,21 @@ def convert(x: Any, dtype: str | None = None, like: Any = None, device_name: Any
     if trace is not None:
         x = trace.constant(x)
     return x if dtype is None or x.dtype == dtype else apply_one("cast", [x], {"dtype": dtype})
+
+
+def whole_sizes(name: str, sizes: Any) -> list[int]:
+    """The sizes of a shape; one alone is that of a vector.
+
+    Raises:
+        TypeError: for what are no whole numbers, which would be cut off.
+    """
+    one = isinstance(sizes, (int, np.integer))
+    try:
+        return [operator.index(n) for n in ([sizes] if one else sizes)]
+    except NoValueError:
+        raise
+    except TypeError:
+        raise TypeError(f"{name}: a shape is whole numbers. Received: {sizes!r}") from None
 
 
 def full_in_trace(trace: Any, sizes: list[int], dtype: str, number: bool | int | float) -> Any:

@@ -69,7 +69,7 @@ def reshape(x: Any, newshape: int | Sequence[int]) -> Any:
     [[0, 1, 2], [3, 4, 5]]
     """
     x = dispatch.convert(x)
-    sizes = [newshape] if isinstance(newshape, int) else [int(n) for n in newshape]
+    sizes = dispatch.whole_sizes("reshape", newshape)
     total = int(np.prod(x.shape, dtype=np.int64))
     if sizes.count(-1) == 1:
         known = int(np.prod([n for n in sizes if n != -1], dtype=np.int64))
@@ -548,7 +548,10 @@ def flip(x: Any, axis: int | Sequence[int] | None = None) -> Any:
     x = dispatch.convert(x)
     rank = len(x.shape)
     axes = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
-    for a in [_axis(a, rank, "flip") for a in axes]:
+    chosen = [_axis(a, rank, "flip") for a in axes]
+    if len(set(chosen)) != len(chosen):
+        raise ValueError(f"flip: an axis is named twice. Received: axis={axis}")
+    for a in chosen:
         x = take(x, np.arange(x.shape[a])[::-1].astype("int32"), a)
     return x
 

@@ -151,3 +151,30 @@ def test_arguments_of_another_type(name):
 def test_percentages_of_a_compiled_function(name, q):
     with pytest.raises(ValueError, match="q is from 0 to 1"):
         keras.jit(lambda x: getattr(ops, name)(x, q))(ops.ones((3,)))
+
+
+@pytest.mark.parametrize("shape", [[1.5], (2.0, 3), 1.5, "x", [None, 2]])
+def test_shapes_are_whole_numbers(shape):
+    """1.5 was 1."""
+    for call in (
+        *(lambda: ops.zeros(shape), lambda: ops.full(shape, 1), lambda: ops.ones(shape)),
+        lambda: ops.reshape(np.ones(6), shape),
+    ):
+        with pytest.raises(TypeError, match="a shape is whole numbers. Received"):
+            call()
+    assert ops.zeros(np.int64(2)).shape == (2,)
+    assert ops.reshape(np.ones(6), np.array([2, -1])).shape == (2, 3)
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "mean", "all", "var", "count_nonzero", "flip"])
+def test_axes_that_are_named_twice(name):
+    for axis in ([0, 0], [1, -1]):
+        with pytest.raises(ValueError, match="named twice"):
+            getattr(ops, name)(np.ones((2, 3)), axis=axis)
+
+
+@pytest.mark.parametrize("axis", [0.5, "x", [1.0], [None]])
+def test_axes_are_whole_numbers(axis):
+    """0.5 was 0."""
+    with pytest.raises(TypeError, match="An axis is a whole number"):
+        ops.sum(np.ones((2, 3)), axis=axis)

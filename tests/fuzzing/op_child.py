@@ -176,7 +176,8 @@ def main(kind: str, seed: int, begin: int, end: int, folder: Path, device: str =
             outcome, fault = type(error).__name__, "".join(lines)[-2000:]
         signal.alarm(0)
         peak = child._status("VmHWM:") - before
-        if peak > _MEMORY and kind not in ("any", "programs") and outcome != "large":
+        unbounded = kind in ("any", "programs") or outcome == "large" or child.SANITIZED
+        if peak > _MEMORY and not unbounded:
             fault = fault or f"{peak} bytes of memory"
         entry = {"done": label, "outcome": outcome, "fault": fault, "peak": peak}
         child.say({**entry, "slow": time.process_time() - start})
