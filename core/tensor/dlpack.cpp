@@ -92,6 +92,17 @@ void check_fields(const DLTensor& source) {
               "elements"));
 }
 
+// Where element 0 is. Numbers, because no pointer may lead out of the address space.
+uintptr_t address_of(const DLTensor& source) {
+  uintptr_t address = 0;
+  if (!__builtin_add_overflow(reinterpret_cast<uintptr_t>(source.data), source.byte_offset,
+                              &address)) {
+    return address;
+  }
+  throw BufferError(message("from_dlpack: an offset of ", source.byte_offset,
+                            " bytes leads out of the address space"));
+}
+
 // Called when the last tensor is gone; does nothing until it is armed.
 class Release {
  public:
@@ -225,13 +236,13 @@ Tensor tensor_from_dlpack(const DLTensor& source, bool read_only, std::function<
   const Device device = device_from_dlpack(source.device);
   backend(device).begin_sharing();  // throws where it can't be used
   const Extent extent = extent_of(spec, strides);
-  char* first = static_cast<char*>(source.data) + source.byte_offset;
-  char* lowest = first + extent.lowest;
-  const bool aligned = reinterpret_cast<uintptr_t>(first) % itemsize(spec.dtype) == 0;
+  const uintptr_t first = address_of(source);
+  char* lowest = reinterpret_cast<char*>(first + static_cast<uintptr_t>(extent.lowest));
+  const bool aligned = first % itemsize(spec.dtype) == 0;
 
   const auto owner = std::make_shared<Release>(device, extent.bytes);
   auto storage = std::make_shared<Storage>(lowest, extent.bytes, device, [owner] { (*owner)(); });
-  Tensor tensor(std::move(storage), std::move(spec), strides, first - lowest, read_only);
+  Tensor tensor(std::move(storage), std::move(spec), strides, -extent.lowest, read_only);
   const bool shares = aligned || extent.bytes == 0;
   if (!shares && !may_copy) {
     throw BufferError(message("from_dlpack: the elements of the array are not aligned to their ",

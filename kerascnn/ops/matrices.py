@@ -39,7 +39,9 @@ def matrices(x: Any, square: bool = True) -> Any:
             f"Expected input to have rank >= 2. Received input with shape {tuple(x.shape)}."
         )
     if not is_known(x):
-        serialization.check_positions(1024 * min(x.shape[-2:]), "a matrix")  # each column is many ops
+        serialization.check_positions(
+            1024 * min(x.shape[-2:]), "a matrix"
+        )  # each column is many ops
     if square and x.shape[-1] != x.shape[-2]:
         raise ValueError(
             f"Expected a square matrix. Received non-square input with shape {tuple(x.shape)}"

@@ -178,3 +178,18 @@ def test_axes_are_whole_numbers(axis):
     """0.5 was 0."""
     with pytest.raises(TypeError, match="An axis is a whole number"):
         ops.sum(np.ones((2, 3)), axis=axis)
+
+
+@pytest.mark.parametrize("shift", [1.5, "x", [1.0]])
+def test_shifts_are_whole_numbers(shift):
+    with pytest.raises(TypeError, match="roll: shift and axis are whole numbers"):
+        ops.roll(np.arange(4.0), shift, 0)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_lengths_beside_infinity_and_nan(dtype):
+    x1 = np.array([np.inf, np.nan, -np.inf, np.nan, 3, 0], dtype)
+    x2 = np.array([np.nan, -np.inf, 1, 1, 4, 0], dtype)
+    received = ops.hypot(x1, x2)
+    assert received.dtype == dtype
+    np.testing.assert_array_equal(received.numpy(), np.hypot(x1, x2))

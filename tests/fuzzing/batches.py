@@ -38,9 +38,7 @@ class Report(NamedTuple):
         )
 
 
-def run(
-    script: str, name: str, seed: int, count: int, folder: Path, device: str = "cpu"
-) -> Report:
+def run(script: str, name: str, seed: int, count: int, folder: Path, device: str = "cpu") -> Report:
     """Runs the corpus and `count` cases; after a crash the cases that are left."""
     faults: list[tuple[Any, str]] = []
     outcomes: Counter[str] = Counter()

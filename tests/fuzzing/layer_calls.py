@@ -239,12 +239,16 @@ def _amounts(rng: Random, rank: int, most: int) -> Any:
 
 def _cropping(rng: Random, shape: Shape) -> Config:
     rank = len(shape) - 2
-    return {"cropping": [rng.randint(0, 2) for _ in range(2)] if rank == 1 else _amounts(rng, rank, 1)}
+    return {
+        "cropping": [rng.randint(0, 2) for _ in range(2)] if rank == 1 else _amounts(rng, rank, 1)
+    }
 
 
 def _zero_padding(rng: Random, shape: Shape) -> Config:
     rank = len(shape) - 2
-    return {"padding": [rng.randint(0, 2) for _ in range(2)] if rank == 1 else _amounts(rng, rank, 2)}
+    return {
+        "padding": [rng.randint(0, 2) for _ in range(2)] if rank == 1 else _amounts(rng, rank, 2)
+    }
 
 
 def _upsampling(rng: Random, shape: Shape) -> Config:
@@ -303,7 +307,11 @@ LAYERS: dict[str, Kind] = {
     "SeparableConv2D": Kind(_separable, (4,), 2),
     **{f"MaxPooling{n}D": Kind(_max_pool, (n + 2,), 2) for n in (1, 2, 3)},
     **{f"AveragePooling{n}D": Kind(_pool, (n + 2,)) for n in (1, 2, 3)},
-    **{f"Global{k}Pooling{n}D": Kind(_global, (n + 2,)) for k in ("Max", "Average") for n in (1, 2, 3)},
+    **{
+        f"Global{k}Pooling{n}D": Kind(_global, (n + 2,))
+        for k in ("Max", "Average")
+        for n in (1, 2, 3)
+    },
     "AdaptiveAveragePooling2D": Kind(_fixed({"output_size": 2}, {"output_size": [1, 3]}), (4,)),
     "AdaptiveMaxPooling1D": Kind(_fixed({"output_size": 2}), (3,)),
     "BatchNormalization": Kind(_batch_norm, ANY, 2),

@@ -146,8 +146,7 @@ def run_case(given: Any, libraries: tuple[Any, Any], folder: Path) -> tuple[str,
             description = json.loads(json.dumps(given))
             dtype = "int32" if description["words"] else "float32"
             builders = tuple(
-                random_models.Builder(library, description["input"], dtype)
-                for library in libraries
+                random_models.Builder(library, description["input"], dtype) for library in libraries
             )
             for node in description["nodes"]:
                 random_models.both(node, builders)  # type: ignore[arg-type]

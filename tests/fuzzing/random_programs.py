@@ -225,7 +225,9 @@ def _control(rng: Random, values: list[Value], _: bool) -> Call | None:
     x = values[i]
     if not x.is_float:
         return None
-    body = [rng.choice(["tanh", "sin", "half", "add", "multiply"]) for _ in range(rng.randint(1, 4))]
+    body = [
+        rng.choice(["tanh", "sin", "half", "add", "multiply"]) for _ in range(rng.randint(1, 4))
+    ]
     same = [j for j, v in enumerate(values) if v.shape == x.shape and v.dtype == x.dtype]
     call: Call = {"of": [i, rng.choice(same)], "body": body}
     kind = rng.randrange(4)
@@ -331,7 +333,9 @@ def _applied_control(call: Call, x: Any, other: Any) -> Any:
         return ops.fori_loop(0, call["times"], lambda _, c: _step(body, c, other), x)
     if op == "while_loop":
         return ops.while_loop(
-            lambda n, _: n < call["times"], lambda n, c: (n + 1, _step(body, c, other)), (0, x),
+            lambda n, _: n < call["times"],
+            lambda n, c: (n + 1, _step(body, c, other)),
+            (0, x),
             maximum_iterations=4,  # gradients need to know how often
         )[1]
     if op == "scan":
