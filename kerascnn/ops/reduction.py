@@ -35,8 +35,9 @@ def _axes(axis: Axis, x: Any) -> list[int]:
     rank = len(x.shape)
     if axis is None:
         return list(range(rank))
+    parts: Any = [axis] if np.ndim(axis) == 0 else axis
     try:
-        chosen = [operator.index(a) for a in ([axis] if np.ndim(axis) == 0 else axis)]
+        chosen = [operator.index(a) for a in parts]
     except TypeError:
         raise TypeError(f"An axis is a whole number. Received: axis={axis!r}") from None
     for entry in chosen:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .op_calls import make_array
+from .op_calls import _words, make_array
 
 _DTYPES = (
     *("float32",) * 6,
@@ -22,25 +22,33 @@ _DTYPES = (
 _LAYOUTS = ("plain", "plain", "strided", "reversed", "transposed", "broadcast", "big_endian")
 # Functions of functions, and those that stop, read text or draw at random.
 _LEFT_OUT = frozenset(
+    _words(
+        """
+    associative_scan cond custom_gradient fori_loop jvp map scan switch vectorize
+    vectorized_map while_loop rnn custom_op cpp_elements cuda_elements at_once empty
+    empty_like convert_to_numpy is_tensor shape ndim size dtype barrier shard_map Function
     """
-    associative_scan cond custom_gradient fori_loop jvp map scan switch vectorize vectorized_map
-    while_loop rnn custom_op cpp_elements cuda_elements at_once empty empty_like convert_to_numpy
-    is_tensor shape ndim size dtype barrier shard_map Function
-    """.split()
+    )
 )
 _TENSORS = frozenset(
-    """
+    _words(
+        """
     x x1 x2 a b y inputs tensor image images array query key value kernel bias target output
-    depthwise_kernel pointwise_kernel recurrent_kernel h0 c0 mean variance offset scale gamma beta
-    sorted_sequence values bins weights mask indices segment_ids data updates predictions targets
-    condition labels logits recurrent_bias start_points end_points transform coordinates matrix
-    sequences boxes xs v variable real imag arrays
-    """.split()
+    depthwise_kernel pointwise_kernel recurrent_kernel h0 c0 mean variance offset scale
+    gamma beta sorted_sequence values bins weights mask indices segment_ids data updates
+    predictions targets condition labels logits recurrent_bias start_points end_points
+    transform coordinates matrix sequences boxes xs v variable real imag arrays
+    """
+    )
 )
 # These may be left out, or are something else for some ops.
 _OPTIONAL_TENSORS = frozenset({"weights", "mask", "bias", "offset", "scale", "gamma", "beta"})
 _INTEGERS = frozenset(
-    "indices segment_ids targets labels target_length output_length sequence_lengths".split()
+    _words(
+        """
+    indices segment_ids targets labels target_length output_length sequence_lengths
+    """
+    )
 )
 _MANY = frozenset({"xs", "condlist", "choicelist", "operands", "arrays"})
 _SHAPES = frozenset({"shape", "newshape", "target_shape", "output_shape"})
@@ -227,6 +235,7 @@ def split(call: dict[str, Any]) -> tuple[list[Any], Any]:
 
     function = functions()[call["op"]]
     kinds = {p.name: p.kind for p in _parameters()[call["op"]]}
+    has_many = inspect.Parameter.VAR_POSITIONAL in kinds.values()
 
     def run(*given: Any) -> Any:
         positional: list[Any] = []
@@ -235,10 +244,8 @@ def split(call: dict[str, Any]) -> tuple[list[Any], Any]:
             value = put(place, given)
             if kinds[name] == inspect.Parameter.VAR_POSITIONAL:
                 positional += value if isinstance(value, list) else [value]
-            elif kinds[name] == inspect.Parameter.POSITIONAL_ONLY:
-                positional.append(value)
-            elif any(k == inspect.Parameter.VAR_POSITIONAL for k in kinds.values()) and (
-                kinds[name] == inspect.Parameter.POSITIONAL_OR_KEYWORD
+            elif kinds[name] == inspect.Parameter.POSITIONAL_ONLY or (
+                has_many and kinds[name] != inspect.Parameter.KEYWORD_ONLY
             ):
                 positional.append(value)
             else:
@@ -263,10 +270,12 @@ _EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64"
 
 # Their results are drawn, or one of many: of equal singular values, and of what is not finite.
 _ANY_RESULT = frozenset(
+    _words(
+        """
+    image.elastic_transform qr svd eigh cholesky cholesky_inverse inv solve solve_triangular
+    det slogdet logdet lu_factor pinv lstsq
     """
-    image.elastic_transform qr svd eigh cholesky cholesky_inverse inv solve solve_triangular det
-    slogdet logdet lu_factor pinv lstsq
-    """.split()
+    )
 )
 
 

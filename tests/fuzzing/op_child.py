@@ -1,7 +1,7 @@
 """Runs random calls in a process of its own: `op_child.py KIND SEED BEGIN END FOLDER [DEVICE]`.
 
-The kind is "ops", "any", "programs", "capsules" or "interfaces". What is said is what `child.py` says. The calls in
-corpus/KIND.jsonl come first.
+The kind is "ops", "any", "programs", "capsules" or "interfaces". What is said is what
+`child.py` says. The calls in corpus/KIND.jsonl come first.
 """
 
 from __future__ import annotations
