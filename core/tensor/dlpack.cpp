@@ -230,6 +230,7 @@ Tensor tensor_from_dlpack(const DLTensor& source, bool read_only, std::function<
   give_back_finished();
   TensorSpec spec{dtype_from_dlpack(source.dtype),
                   source.ndim > 0 ? Shape(source.shape, source.shape + source.ndim) : Shape()};
+  num_elements(spec.shape);  // throws where strides would overflow
   const Shape strides = source.strides != nullptr && source.ndim > 0
                             ? Shape(source.strides, source.strides + source.ndim)
                             : contiguous_strides(spec.shape);
