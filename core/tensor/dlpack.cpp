@@ -53,16 +53,28 @@ struct Extent {
   int64_t bytes = 0;
 };
 
+// Throws where an array reaches further than addresses do, which no producer means.
 Extent extent_of(const TensorSpec& spec, const Shape& strides) {
   const int64_t size = static_cast<int64_t>(itemsize(spec.dtype));
   if (num_elements(spec.shape) == 0) return {};
   int64_t lowest = 0;
   int64_t highest = 0;
+  bool fits = true;
   for (size_t axis = 0; axis < spec.shape.size(); ++axis) {
-    const int64_t reach = strides[axis] * (spec.shape[axis] - 1);
-    (reach < 0 ? lowest : highest) += reach;
+    int64_t reach = 0;
+    fits = fits && !__builtin_mul_overflow(strides[axis], spec.shape[axis] - 1, &reach);
+    int64_t& end = reach < 0 ? lowest : highest;
+    fits = fits && !__builtin_add_overflow(end, reach, &end);
   }
-  return {lowest * size, (highest - lowest + 1) * size};
+  Extent extent;
+  int64_t count = 0;
+  fits = fits && !__builtin_sub_overflow(highest, lowest, &count) &&
+         !__builtin_add_overflow(count, int64_t{1}, &count) &&
+         !__builtin_mul_overflow(count, size, &extent.bytes) &&
+         !__builtin_mul_overflow(lowest, size, &extent.lowest);
+  if (fits) return extent;
+  throw BufferError(
+      "from_dlpack: the strides that the producer describes lead out of the address space");
 }
 
 // Fields that no producer should fill in like this, and that would lead to memory of nobody.
@@ -78,6 +90,17 @@ void check_fields(const DLTensor& source) {
       message("from_dlpack: the producer describes an array of ", source.ndim,
               " axes that can't be; expected extents of 0 or more, and an address where there are "
               "elements"));
+}
+
+// Where element 0 is. Numbers, because no pointer may lead out of the address space.
+uintptr_t address_of(const DLTensor& source) {
+  uintptr_t address = 0;
+  if (!__builtin_add_overflow(reinterpret_cast<uintptr_t>(source.data), source.byte_offset,
+                              &address)) {
+    return address;
+  }
+  throw BufferError(message("from_dlpack: an offset of ", source.byte_offset,
+                            " bytes leads out of the address space"));
 }
 
 // Called when the last tensor is gone; does nothing until it is armed.
@@ -207,19 +230,20 @@ Tensor tensor_from_dlpack(const DLTensor& source, bool read_only, std::function<
   give_back_finished();
   TensorSpec spec{dtype_from_dlpack(source.dtype),
                   source.ndim > 0 ? Shape(source.shape, source.shape + source.ndim) : Shape()};
+  num_elements(spec.shape);  // throws where strides would overflow
   const Shape strides = source.strides != nullptr && source.ndim > 0
                             ? Shape(source.strides, source.strides + source.ndim)
                             : contiguous_strides(spec.shape);
   const Device device = device_from_dlpack(source.device);
   backend(device).begin_sharing();  // throws where it can't be used
   const Extent extent = extent_of(spec, strides);
-  char* first = static_cast<char*>(source.data) + source.byte_offset;
-  char* lowest = first + extent.lowest;
-  const bool aligned = reinterpret_cast<uintptr_t>(first) % itemsize(spec.dtype) == 0;
+  const uintptr_t first = address_of(source);
+  char* lowest = reinterpret_cast<char*>(first + static_cast<uintptr_t>(extent.lowest));
+  const bool aligned = first % itemsize(spec.dtype) == 0;
 
   const auto owner = std::make_shared<Release>(device, extent.bytes);
   auto storage = std::make_shared<Storage>(lowest, extent.bytes, device, [owner] { (*owner)(); });
-  Tensor tensor(std::move(storage), std::move(spec), strides, first - lowest, read_only);
+  Tensor tensor(std::move(storage), std::move(spec), strides, -extent.lowest, read_only);
   const bool shares = aligned || extent.bytes == 0;
   if (!shares && !may_copy) {
     throw BufferError(message("from_dlpack: the elements of the array are not aligned to their ",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from kerascnn import constraints, initializers, ops, quantizers, regularizers
+from kerascnn import _core, constraints, initializers, ops, quantizers, regularizers
 from kerascnn.layers.integer_weights import IntegerWeights
+from kerascnn.ops import shaping
 
 
 class Embedding(IntegerWeights):
@@ -100,17 +101,17 @@ class Embedding(IntegerWeights):
     def call(self, inputs: Any) -> Any:
         if inputs.dtype not in ("int32", "int64"):
             inputs = ops.cast(inputs, "int32")
-        return ops.cast(ops.take(self.embeddings, inputs, axis=0), self.compute_dtype)
+        return ops.cast(_rows(self.embeddings, inputs), self.compute_dtype)
 
     def _int8_call(self, inputs: Any) -> Any:
         if inputs.dtype not in ("int32", "int64"):
             inputs = ops.cast(inputs, "int32")
-        vectors = ops.cast(ops.take(self._embeddings, inputs, axis=0), self.compute_dtype)
-        scale = ops.take(self.embeddings_scale, inputs, axis=0)
+        vectors = ops.cast(_rows(self._embeddings, inputs), self.compute_dtype)
+        scale = _rows(self.embeddings_scale, inputs)
         vectors = ops.cast(ops.divide(vectors, ops.expand_dims(scale, -1)), self.compute_dtype)
         if not self.lora_enabled:
             return vectors
-        return self._with_adaptation(vectors, ops.take(self.lora_embeddings_a, inputs, axis=0))
+        return self._with_adaptation(vectors, _rows(self.lora_embeddings_a, inputs))
 
     def _summed_axes(self) -> tuple[int, ...]:
         return (1,)  # vectors are shorter than the table, so scales along them lose less
@@ -133,3 +134,14 @@ class Embedding(IntegerWeights):
             "mask_zero": self.mask_zero,
             "quantization_config": quantizers.serialize(self.quantization_config),
         }
+
+
+def _rows(table: Any, places: Any) -> Any:
+    """The rows at some places, none of which counts from the end; in a step the nearest ones."""
+    if isinstance(places, _core.Value):
+        return shaping.gather(table, places, 0)
+    if isinstance(places, _core.Tensor) and places.size and (lowest := places.numpy().min()) < 0:
+        raise IndexError(
+            f"Embedding: expected numbers from 0 to {table.shape[0] - 1}. Received: {lowest}"
+        )
+    return ops.take(table, places, axis=0)

@@ -264,6 +264,7 @@ def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = 
         The shape and dtype of `x`.
 
     Raises:
+        TypeError: for shifts and axes that are no whole numbers.
         ValueError: where `x` has no such axis, or there are not as many shifts as axes.
 
     Example:
@@ -278,6 +279,10 @@ def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = 
     if axis is None:
         return shaping.reshape(roll(shaping.ravel(x), shift, 0), tuple(x.shape))
     places, shifts = np.atleast_1d(axis), np.atleast_1d(shift)
+    if places.dtype.kind not in "biu" or shifts.dtype.kind not in "biu":
+        raise TypeError(
+            f"roll: shift and axis are whole numbers. Received: shift={shift!r}, axis={axis!r}"
+        )
     if len(places) != len(shifts) and 1 not in (len(places), len(shifts)):
         raise ValueError(f"roll: {len(shifts)} shifts do not fit {len(places)} axes.")
     places, shifts = np.broadcast_arrays(places, shifts)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from kerascnn import serialization
 from kerascnn.ops import dispatch, indexing, scattering, shaping, windows
 from kerascnn.symbolic.operation import op
 
@@ -121,6 +123,7 @@ def fold(
     x = shaping.reshape(x, (n, channels, area * count))
     x = shaping.reshape(shaping.transpose(x, (2, 0, 1)), (area * count, n * channels))
     # This is where each element of each block goes along both axes: (window, blocks).
+    serialization.check_positions(math.prod(window) * math.prod(blocks), "unfold")
     down, right = (
         np.arange(k)[:, None] * d + np.arange(b) * s
         for k, d, b, s in zip(window, dilations, blocks, steps, strict=True)
@@ -181,7 +184,7 @@ def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Any:
 
 def _groups(pattern: str) -> list[list[list[str]]]:
     """Returns the names of each axis on both sides of a pattern."""
-    sides = pattern.split("->")
+    sides = pattern.split("->") if isinstance(pattern, str) else []
     axis = r"\(([^()]*)\)|(\w+)"
     if len(sides) != 2 or any(re.sub(axis, "", side).strip() for side in sides):
         raise ValueError(

@@ -70,6 +70,10 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
 
 def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     """Returns the letters of each operand and of the result; `...` gets letters too."""
+    if not isinstance(subscripts, str):
+        raise TypeError(
+            f"einsum: expected a string such as 'ij,jk->ik' first. Received: {subscripts!r}"
+        )
     text = subscripts.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")

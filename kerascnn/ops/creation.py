@@ -206,7 +206,7 @@ def full(shape: int | Sequence[int], fill_value: Any, dtype: Any = None) -> Any:
     >>> ops.full((2, 2), 7).numpy().tolist()
     [[7, 7], [7, 7]]
     """
-    sizes = [int(n) for n in ([shape] if isinstance(shape, (int, np.integer)) else shape)]
+    sizes = dispatch.whole_sizes("full", shape)
     if isinstance(fill_value, (list, tuple)):
         fill_value = dispatch.convert(fill_value)
     if dtype is None:
@@ -215,7 +215,7 @@ def full(shape: int | Sequence[int], fill_value: Any, dtype: Any = None) -> Any:
     trace = tracing.current()
     if isinstance(fill_value, (bool, int, float)):
         if trace is not None:
-            return trace.graph.full(sizes, name, float(fill_value))
+            return dispatch.full_in_trace(trace, sizes, name, fill_value)
         return dispatch.convert(np.full(sizes, fill_value, dtypes.numpy_dtype(name)))
     value = dispatch.convert(fill_value, name)
     return dispatch.apply_one("broadcast_to", [value], {"shape": sizes})

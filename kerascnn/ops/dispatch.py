@@ -7,6 +7,7 @@ recorded), variables, NumPy and DLPack arrays, lists and Python numbers.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -16,12 +17,13 @@ from kerascnn import _core, dtypes, tracing
 from kerascnn.device import current as current_device
 from kerascnn.interchange import shares_memory, tensor_over
 from kerascnn.symbolic.keras_tensor import KerasTensor
-from kerascnn.symbolic.no_value import no_value
+from kerascnn.symbolic.no_value import NoValueError, no_value
 from kerascnn.variable import Variable
 
 Attributes = dict[str, Any]
 # Arrays of these dtypes keep their dtype (bfloat16 would need ml_dtypes).
 _KEPT = frozenset(np.dtype(name) for name in dtypes.ALL if name != "bfloat16")
+_EXACT_IN_DOUBLE = 2**53
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -155,7 +157,7 @@ def convert(x: Any, dtype: str | None = None, like: Any = None, device_name: Any
     if isinstance(x, KerasTensor):
         no_value(x, "An op on values", "a layer or an op on KerasTensors alone")
     if trace is not None and isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
-        return trace.graph.full([], dtype or dtypes.standardize_dtype(type(x)), float(x))
+        return full_in_trace(trace, [], dtype or dtypes.standardize_dtype(type(x)), x)
     if isinstance(x, (list, tuple)) and _is_followed(x, trace is not None):
         from kerascnn.ops import shaping
 
@@ -168,6 +170,35 @@ def convert(x: Any, dtype: str | None = None, like: Any = None, device_name: Any
     if trace is not None:
         x = trace.constant(x)
     return x if dtype is None or x.dtype == dtype else apply_one("cast", [x], {"dtype": dtype})
+
+
+def whole_sizes(name: str, sizes: Any) -> list[int]:
+    """The sizes of a shape; one alone is that of a vector.
+
+    Raises:
+        TypeError: for what are no whole numbers, which would be cut off.
+    """
+    one = isinstance(sizes, (int, np.integer))
+    try:
+        return [operator.index(n) for n in ([sizes] if one else sizes)]
+    except NoValueError:
+        raise
+    except TypeError:
+        raise TypeError(f"{name}: a shape is whole numbers. Received: {sizes!r}") from None
+
+
+def full_in_trace(trace: Any, sizes: list[int], dtype: str, number: bool | int | float) -> Any:
+    """A value of a trace that is one of Python's numbers everywhere.
+
+    Raises:
+        OverflowError: for a whole number that the dtype does not have, as outside of traces.
+    """
+    array = np.asarray(number, dtypes.numpy_dtype(dtype))
+    if isinstance(number, int) and abs(number) > _EXACT_IN_DOUBLE and array.dtype.kind in "iu":
+        # The graph's own node has a number of 64 bits as float64.
+        value = trace.constant(_core.from_numpy(array, "cpu"))
+        return apply_one("broadcast_to", [value], {"shape": sizes}) if sizes else value
+    return trace.graph.full(sizes, dtype, float(number))
 
 
 def _is_followed(x: Any, in_trace: bool) -> bool:

@@ -38,6 +38,10 @@ def matrices(x: Any, square: bool = True) -> Any:
         raise ValueError(
             f"Expected input to have rank >= 2. Received input with shape {tuple(x.shape)}."
         )
+    if not is_known(x):
+        serialization.check_positions(
+            1024 * min(x.shape[-2:]), "a matrix"
+        )  # each column is many ops
     if square and x.shape[-1] != x.shape[-2]:
         raise ValueError(
             f"Expected a square matrix. Received non-square input with shape {tuple(x.shape)}"
@@ -118,7 +122,7 @@ def _unrolled_cholesky(x: Any) -> Any:
         rest = column[..., 1:]
         if done + 1 < n:
             x = elementwise.subtract(x[..., 1:, 1:], _times(rest, rest))
-    return shaping.stack(columns, -1)
+    return shaping.stack(columns, -1) if columns else x
 
 
 @op
@@ -226,7 +230,10 @@ def _substituted(a: Any, b: Any) -> Any:
         if i + 1 < a.shape[-1]:
             known = elementwise.multiply(a[..., i + 1 :, i : i + 1], row)
             b = elementwise.subtract(b[..., 1:, :], known)
-    return shaping.concatenate(rows, -2)
+    if rows:
+        return shaping.concatenate(rows, -2)
+    batch = np.broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
+    return shaping.broadcast_to(b, (*batch, *b.shape[-2:]))
 
 
 class _LU(NamedTuple):
@@ -264,7 +271,7 @@ def _unrolled_lu(x: Any) -> _LU:
         left = elementwise.subtract(x, _times(factors, row))
         below = (lines > k)[:, None] & (across == k)
         x = elementwise.where(below, factors[..., None], left)
-    return _LU(x, shaping.concatenate(pivots, -1), order)
+    return _LU(x, shaping.concatenate(pivots, -1) if pivots else order[..., :0], order)
 
 
 @op

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kerascnn import serialization
 from kerascnn.ops import dispatch, elementwise, shaping, windows
 from kerascnn.symbolic.operation import op
 
@@ -224,6 +225,7 @@ def _adaptive_axis(name: str, x: Any, axis: int, outputs: int) -> Any:
     which short windows are filled up.
     """
     n = x.shape[axis]
+    serialization.check_positions(n + outputs, name)
     begins = np.arange(outputs) * n // outputs
     ends = -(-(np.arange(outputs) + 1) * n // outputs)
     longest = int((ends - begins).max())

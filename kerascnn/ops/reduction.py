@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,11 +35,20 @@ def _axes(axis: Axis, x: Any) -> list[int]:
     rank = len(x.shape)
     if axis is None:
         return list(range(rank))
-    chosen = [axis] if isinstance(axis, (int, np.integer)) else list(axis)
+    parts: Any = [axis] if np.ndim(axis) == 0 else axis
+    try:
+        chosen = [operator.index(a) for a in parts]
+    except TypeError:
+        raise TypeError(f"An axis is a whole number. Received: axis={axis!r}") from None
     for entry in chosen:
         if not -rank <= entry < rank:
             raise ValueError(f"axis {entry} does not exist in a tensor of shape {tuple(x.shape)}")
-    return sorted({int(entry) % rank for entry in chosen})
+    axes = sorted({entry % rank for entry in chosen})
+    if len(axes) != len(chosen):
+        raise ValueError(
+            f"An axis is named twice for a tensor of shape {tuple(x.shape)}. Received: axis={axis}"
+        )
+    return axes
 
 
 def _reduce(name: str, x: Any, axis: Axis, keepdims: bool) -> Any:

@@ -144,7 +144,8 @@ def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: str | Non
     >>> ops.scatter_update([1, 2, 3], [[0], [0], [2]], [9, 8, 1], "max").numpy().tolist()
     [9, 2, 3]
     """
-    if reduction is not None and reduction.lower() not in ("add", "max", "min", "mul"):
+    known = ("add", "max", "min", "mul")
+    if reduction is not None and str(reduction).lower() not in known:
         raise ValueError(
             f"Invalid reduction: {reduction}. Supported values are: None, 'add', 'max', 'min', "
             "'mul'."
@@ -176,7 +177,7 @@ def _update(flat: Any, places: Any, updates: Any, kind: str | None) -> Any:
     # The last update of each place has the largest number.
     order = np.arange(1, places.shape[0] + 1, dtype="int32")
     last = _meeting(dispatch.convert(order), places, count, "max", 0)
-    chosen = shaping.take(updates, elementwise.maximum(elementwise.subtract(last, 1), 0), 0)
+    chosen = shaping.gather(updates, elementwise.maximum(elementwise.subtract(last, 1), 0), 0)
     is_new = shaping.reshape(elementwise.greater(last, 0), [count, *[1] * (len(flat.shape) - 1)])
     return elementwise.where(is_new, chosen, flat)
 
@@ -436,7 +437,7 @@ def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
         view = [-1 if a == axis else 1 for a in range(len(starts))]
         here = shaping.reshape(here, view)
         inside = here if inside is None else elementwise.logical_and(inside, here)
-        updates = shaping.take(updates, elementwise.clip(place, 0, max(size - 1, 0)), axis)
+        updates = shaping.gather(updates, elementwise.clip(place, 0, max(size - 1, 0)), axis)
     return inputs if inside is None else elementwise.where(inside, updates, inputs)
 
 

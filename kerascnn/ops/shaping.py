@@ -69,7 +69,7 @@ def reshape(x: Any, newshape: int | Sequence[int]) -> Any:
     [[0, 1, 2], [3, 4, 5]]
     """
     x = dispatch.convert(x)
-    sizes = [newshape] if isinstance(newshape, int) else [int(n) for n in newshape]
+    sizes = dispatch.whole_sizes("reshape", newshape)
     total = int(np.prod(x.shape, dtype=np.int64))
     if sizes.count(-1) == 1:
         known = int(np.prod([n for n in sizes if n != -1], dtype=np.int64))
@@ -548,7 +548,10 @@ def flip(x: Any, axis: int | Sequence[int] | None = None) -> Any:
     x = dispatch.convert(x)
     rank = len(x.shape)
     axes = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
-    for a in [_axis(a, rank, "flip") for a in axes]:
+    chosen = [_axis(a, rank, "flip") for a in axes]
+    if len(set(chosen)) != len(chosen):
+        raise ValueError(f"flip: an axis is named twice. Received: axis={axis}")
+    for a in chosen:
         x = take(x, np.arange(x.shape[a])[::-1].astype("int32"), a)
     return x
 
@@ -560,8 +563,8 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
     Args:
         x: Tensor of any shape and dtype.
         indices: Integers of any shape; fractions are cut off floating numbers. Negative ones count
-            from the end where they are given as numbers, arrays or tensors; a compiled step, in
-            which nothing can be raised for its values, needs them from 0 on.
+            from the end. In a compiled step, where nothing can be raised for its values, those out
+            of range are the nearest in range.
         axis: The axis; a negative one counts from the end.
 
     Returns:
@@ -597,6 +600,19 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
                 f"tensor of shape {tuple(x.shape)}. Received: from {host.min()} to {host.max()}"
             )
         indices = np.where(host < 0, host + length, host).astype("int32")
+        return gather(x, indices, axis)
+    if dtypes.is_float(indices.dtype):
+        indices = dispatch.convert(indices, "int32")
+    if not indices.dtype.startswith("u"):
+        is_negative = dispatch.apply_one("less", [indices, dispatch.convert(0, indices.dtype)])
+        wide = indices if indices.dtype == "int64" else dispatch.convert(indices, "int32")
+        from_end = dispatch.apply_one("add", [wide, dispatch.convert(x.shape[axis], wide.dtype)])
+        indices = dispatch.apply_one("where", [is_negative, from_end, wide])
+    return gather(x, indices, axis)
+
+
+def gather(x: Any, indices: Any, axis: int) -> Any:
+    """`take` of indices that are from 0 on; others are the nearest in range."""
     indices = dispatch.convert(indices, like=x)
     if indices.dtype not in ("int32", "int64"):
         indices = dispatch.convert(indices, "int32")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kerascnn import dtypes
+from kerascnn import dtypes, tracing
 from kerascnn.ops import (
     creation,
     dispatch,
@@ -400,6 +401,12 @@ def quantile(
     return elementwise.where(lost, creation.full_like(result, float("nan")), result)
 
 
+def _share_of_percent(q: Any, dtype: str) -> Any:
+    """Divides by 100, at once where the values are known, so that `_shares` can check them."""
+    with tracing.suspended() if host.is_known(q) else contextlib.nullcontext():
+        return elementwise.divide(dispatch.convert(q, dtype), 100)
+
+
 def _shares(name: str, q: Any, x: Any) -> Any:
     """Converts shares of elements to the dtype of x, and checks them as far as they are known."""
     if host.is_known(q):
@@ -427,13 +434,13 @@ def _lines(x: Any, axes: list[int]) -> Any:
 
 def _between(lines: Any, q: Any, method: str) -> Any:
     """Returns the quantiles (..., *q.shape) of sorted lines (..., n)."""
-    last = lines.shape[-1] - 1
-    place = elementwise.multiply(q, float(last))
+    axis = len(lines.shape) - 1
+    place = elementwise.multiply(q, float(lines.shape[axis] - 1))
     down, up = rounding.floor(place), rounding.ceil(place)
     if method == "nearest":
         down = up = rounding.round(place)
-    first = shaping.take(lines, creation.cast(down, "int32"), -1)
-    second = shaping.take(lines, creation.cast(up, "int32"), -1)
+    first = shaping.gather(lines, creation.cast(down, "int32"), axis)
+    second = shaping.gather(lines, creation.cast(up, "int32"), axis)
     if method in ("lower", "nearest"):
         return first
     if method == "higher":
@@ -468,7 +475,7 @@ def percentile(
     4.0
     """
     x = dispatch.convert(x)
-    share = elementwise.divide(dispatch.convert(q, dtypes.float_result_type(x.dtype)), 100)
+    share = _share_of_percent(q, dtypes.float_result_type(x.dtype))
     return quantile(x, share, axis, method, keepdims)
 
 
@@ -585,7 +592,7 @@ def nanpercentile(
     2.0
     """
     x = dispatch.convert(x)
-    share = elementwise.divide(dispatch.convert(q, dtypes.float_result_type(x.dtype)), 100)
+    share = _share_of_percent(q, dtypes.float_result_type(x.dtype))
     return nanquantile(x, share, axis, method, keepdims)
 
 

@@ -7,6 +7,7 @@ calls LAPACK, computes them on the host.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,28 @@ from kerascnn.symbolic.operation import op
 __all__ = ["eigh", "lstsq", "matrix_rank", "pinv", "svd"]
 
 Array = np.ndarray[Any, Any]
+
+
+def _decomposed(name: str, function: Callable[..., Any], *operands: Any) -> Any:
+    """Computes a function of matrices with `host.compute`.
+
+    Raises:
+        ValueError: for NaN and infinities, for which loops of LAPACK may never end, and where they
+            do not converge.
+    """
+
+    def checked(*arrays: Array) -> Any:
+        if not all(np.isfinite(array).all() for array in arrays):
+            raise ValueError(
+                f"{name}: expected finite numbers. Received NaN or infinity, with which its "
+                "iterations may never end; see keras.ops.isfinite for where they are."
+            )
+        try:
+            return function(*arrays)
+        except np.linalg.LinAlgError as error:
+            raise ValueError(f"{name}: {error}") from None
+
+    return compute(name, checked, *operands)
 
 
 @op
@@ -42,7 +65,7 @@ def eigh(x: Any) -> Any:
     >>> ops.eigh([[2.0, 0.0], [0.0, 1.0]])[0].numpy().tolist()
     [1.0, 2.0]
     """
-    return compute("eigh", lambda a: tuple(np.linalg.eigh(a)), matrices(x))
+    return _decomposed("eigh", lambda a: tuple(np.linalg.eigh(a)), matrices(x))
 
 
 @op
@@ -61,7 +84,8 @@ def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
         of the vectors are any.
 
     Raises:
-        ValueError: for less than two axes, and values of a compiled step.
+        ValueError: for less than two axes, numbers that are not finite, and values of a
+            compiled step.
 
     Example:
 
@@ -71,8 +95,8 @@ def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """
     x = matrices(x, square=False)
     if not compute_uv:
-        return compute("svd", lambda a: np.linalg.svd(a, compute_uv=False), x)
-    return compute("svd", lambda a: tuple(np.linalg.svd(a, full_matrices)), x)
+        return _decomposed("svd", lambda a: np.linalg.svd(a, compute_uv=False), x)
+    return _decomposed("svd", lambda a: tuple(np.linalg.svd(a, full_matrices)), x)
 
 
 @op
@@ -90,7 +114,8 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
         (n,) or (n, k), float64 if one of them is, else float32.
 
     Raises:
-        ValueError: for shapes that don't fit, and values of a compiled step.
+        ValueError: for shapes that don't fit, numbers that are not finite, and values of a
+            compiled step.
 
     Example:
 
@@ -106,7 +131,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
             "lstsq: a is (m, n) and b (m,) or (m, k). Received: "
             f"a.shape={tuple(a.shape)}, b.shape={tuple(b.shape)}"
         )
-    return compute("lstsq", lambda m, y: np.linalg.lstsq(m, y, rcond=rcond)[0], a, b)
+    return _decomposed("lstsq", lambda m, y: np.linalg.lstsq(m, y, rcond=rcond)[0], a, b)
 
 
 @op
@@ -123,7 +148,8 @@ def matrix_rank(x: Any, tol: float | None = None) -> Any:
         (...) int32
 
     Raises:
-        ValueError: for less than two axes, and values of a compiled step.
+        ValueError: for less than two axes, numbers that are not finite, and values of a
+            compiled step.
 
     Example:
 
@@ -132,7 +158,7 @@ def matrix_rank(x: Any, tol: float | None = None) -> Any:
     1
     """
     rank = functools.partial(np.linalg.matrix_rank, tol=tol)
-    return compute("matrix_rank", lambda a: rank(a).astype("int32"), matrices(x, square=False))
+    return _decomposed("matrix_rank", lambda a: rank(a).astype("int32"), matrices(x, square=False))
 
 
 @op
@@ -149,7 +175,8 @@ def pinv(x: Any, rcond: float | None = None) -> Any:
         (..., n, m), float64 for float64, else float32.
 
     Raises:
-        ValueError: for less than two axes, and values of a compiled step.
+        ValueError: for less than two axes, numbers that are not finite, and values of a
+            compiled step.
 
     Example:
 
@@ -162,4 +189,4 @@ def pinv(x: Any, rcond: float | None = None) -> Any:
         cutoff = float(np.finfo(a.dtype).eps) * max(a.shape[-2:]) if rcond is None else rcond
         return np.linalg.pinv(a, rcond=cutoff)
 
-    return compute("pinv", invert, matrices(x, square=False))
+    return _decomposed("pinv", invert, matrices(x, square=False))

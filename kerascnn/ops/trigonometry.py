@@ -373,4 +373,7 @@ def hypot(x1: Any, x2: Any) -> Any:
     is_plain = elementwise.logical_and(elementwise.greater(large, 0), elementwise.isfinite(large))
     ratio = elementwise.divide(small, elementwise.where(is_plain, large, 1.0))
     root = elementwise.sqrt(elementwise.add(elementwise.square(ratio), 1))
-    return elementwise.where(is_plain, elementwise.multiply(large, root), large)
+    length = elementwise.where(is_plain, elementwise.multiply(large, root), large)
+    # Beside an infinity NaN does not count, as in C.
+    is_infinite = elementwise.logical_or(elementwise.isinf(a), elementwise.isinf(b))
+    return elementwise.where(is_infinite, float("inf"), length)

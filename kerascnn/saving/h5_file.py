@@ -222,6 +222,7 @@ def opened_tree(source: str | BinaryIO, name: str) -> Iterator[dict[Path, Group]
         file = h5py.File(source, "r")
     try:
         with _clear_errors(name):
+            _check_heaps(source, file.id.get_create_plist().get_sizes()[1])
             groups = _list_groups(file, name)
         yield groups
     finally:
@@ -259,6 +260,61 @@ def _clear_errors(name: str) -> Iterator[None]:
         raise DamagedFileError(_DAMAGED.format(name, error)) from error
     except Exception as error:
         raise DamagedFileError(_DAMAGED.format(name, error)) from error
+
+
+_HEAP = b"GCOL\x01\0\0\0"
+_PIECE = 4 << 20
+
+
+def _check_heaps(source: str | BinaryIO, width: int) -> None:
+    """Checks the heaps that texts of any length lie in: HDF5 goes on for ever in some damaged ones.
+
+    A heap is 16 bytes with its own size, and then objects: a number (0 for what is free), how many
+    use it, and its size, in 16 bytes together, and its content. What is free counts these 16 bytes.
+
+    Source: https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t3.html, section III.E
+    """
+    if width != 8:
+        raise ValueError(f"its lengths have {width} bytes; files of Keras have 8")
+    with contextlib.ExitStack() as stack:
+        stream: Any = source
+        if isinstance(source, (str, os.PathLike)):
+            stream = stack.enter_context(open(source, "rb"))
+        for place in _places(stream, _HEAP):
+            _check_heap(stream, place)
+        stream.seek(0)
+
+
+def _places(stream: Any, wanted: bytes) -> Iterator[int]:
+    """Yields where some bytes are in a file, which is read in pieces that overlap."""
+    begin, rest = 0, b""
+    while True:
+        stream.seek(begin + len(rest))
+        new = stream.read(_PIECE)
+        piece = rest + new
+        found = piece.find(wanted)
+        while found >= 0:
+            yield begin + found
+            found = piece.find(wanted, found + 1)
+        if not new:
+            return
+        rest = piece[-len(wanted) + 1 :]
+        begin += len(piece) - len(rest)
+
+
+def _check_heap(stream: Any, place: int) -> None:
+    stream.seek(place + 8)
+    left = int.from_bytes(stream.read(8), "little") - 16
+    while left >= 16:
+        head = stream.read(16)
+        if len(head) < 16:
+            return  # HDF5 notices the end of the file
+        number, size = int.from_bytes(head[:2], "little"), int.from_bytes(head[8:], "little")
+        step = size if number == 0 else 16 + -(-size // 8) * 8
+        if not 16 <= step <= left:
+            raise ValueError(f"its heap at byte {place} has an object of {size} bytes")
+        stream.seek(step - 16, os.SEEK_CUR)
+        left -= step
 
 
 def _list_groups(file: Any, name: str) -> dict[Path, Group]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kerascnn import dtypes, naming
+from kerascnn import dtypes, naming, serialization
 from kerascnn.symbolic import no_value
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class KerasTensor:
     ) -> None:
         check_dense("KerasTensor", sparse, ragged)
         self.shape: tuple[int | None, ...] = tuple(shape)
+        for n in self.shape:
+            serialization.check_positions(n or 0, f"an axis of shape {self.shape}")
         self.dtype = dtypes.standardize_symbolic_dtype(dtype)
         self.record_history = record_history
         self.name = name or naming.auto_name("keras_tensor")

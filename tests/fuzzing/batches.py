@@ -38,7 +38,7 @@ class Report(NamedTuple):
         )
 
 
-def run(script: str, name: str, seed: int, count: int, folder: Path) -> Report:
+def run(script: str, name: str, seed: int, count: int, folder: Path, device: str = "cpu") -> Report:
     """Runs the corpus and `count` cases; after a crash the cases that are left."""
     faults: list[tuple[Any, str]] = []
     outcomes: Counter[str] = Counter()
@@ -48,7 +48,7 @@ def run(script: str, name: str, seed: int, count: int, folder: Path) -> Report:
         inner.mkdir(parents=True, exist_ok=True)
         errors = inner / "stderr"
         command = [sys.executable, str(HERE / script), name, str(seed), str(begin), str(count)]
-        command += [str(inner)]
+        command += [str(inner), *([] if device == "cpu" else [device])]
         with open(errors, "wb") as stderr:
             child = subprocess.run(
                 command,

@@ -40,6 +40,17 @@ class _Managed(ctypes.Structure):
     )
 
 
+class _ManagedVersioned(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype = ctypes.py_object
 _new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
@@ -60,10 +71,12 @@ def draw(rng: Random) -> dict[str, Any]:
         "device": [1, 0],
         "byte_offset": rng.choice([0, 0, 64]),
         "null": False,
-        "name": "dltensor",
+        "name": rng.choice(["dltensor", "dltensor_versioned"]),
+        "version": [1, 0],
+        "flags": rng.choice([0, 1, 2]),
     }
     for _ in range(rng.choice([0, 1, 1, 2])):
-        kind = rng.randrange(8)
+        kind = rng.randrange(9)
         if kind == 0 and rank:
             shape[rng.randrange(rank)] = rng.choice(_SIZES)
         elif kind == 1:
@@ -85,8 +98,11 @@ def draw(rng: Random) -> dict[str, Any]:
             fields["byte_offset"] = rng.choice([1, 3, 2**63, 2**64 - 1])
         elif kind == 6:
             fields["null"] = True
+        elif kind == 7:
+            fields["version"] = rng.choice([[0, 8], [1, 99], [2, 0], [2**32 - 1, 0]])
+            fields["flags"] = rng.choice([2**64 - 1, 4, 2**63])
         else:
-            fields["name"] = rng.choice(["dltensor", "used_dltensor", "dltensor_versioned_", "x"])
+            fields["name"] = rng.choice(["used_dltensor", "used_dltensor_versioned", "x", ""])
     return fields
 
 
@@ -96,7 +112,11 @@ def _capsule(fields: dict[str, Any], memory: Any) -> Any:
 
     shape = numbers(fields["shape"])
     strides = None if fields["strides"] is None else numbers(fields["strides"])
-    managed = _Managed()
+    # a name that says neither is given the structure without a version
+    managed = _ManagedVersioned() if "versioned" in fields["name"] else _Managed()
+    if isinstance(managed, _ManagedVersioned):
+        managed.major, managed.minor = fields["version"]
+        managed.flags = fields["flags"]
     tensor = managed.tensor
     tensor.data = None if fields["null"] else memory.ctypes.data
     tensor.device_type, tensor.device_id = fields["device"]

@@ -360,6 +360,8 @@ def results_differ(call: dict[str, Any], ours: Any, theirs: Any, narrow: str | N
         a, b = np.asarray(a), np.asarray(b)
         if a.shape != b.shape:
             return f"shape {a.shape}, expected {b.shape}"
+        if a.size == 0:  # beside an axis without elements others may be larger than memory
+            continue
         kinds = [
             np.dtype(s["dtype"]).name if s["dtype"] != "bfloat16" else "bfloat16"
             for s in call["arrays"]

@@ -1,7 +1,7 @@
-"""Runs random calls in a process of its own: `python op_child.py KIND SEED BEGIN END FOLDER`.
+"""Runs random calls in a process of its own: `op_child.py KIND SEED BEGIN END FOLDER [DEVICE]`.
 
-The kind is "ops", "capsules" or "interfaces". What is said is what `child.py` says. The calls in
-corpus/KIND.jsonl come first.
+The kind is "ops", "any", "programs", "capsules" or "interfaces". What is said is what
+`child.py` says. The calls in corpus/KIND.jsonl come first.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+import traceback
 import warnings
 from pathlib import Path
 from random import Random
@@ -22,8 +23,12 @@ _ERRORS = (
 _MEMORY = 64 << 20
 
 
-def run_call(call: dict[str, Any], compiled: bool) -> tuple[str, str]:
-    """Returns what came of a call, and what is wrong with it."""
+def run_call(call: dict[str, Any]) -> tuple[str, str]:
+    """Returns what came of a call, and what is wrong with it.
+
+    Its result is NumPy's, and compiled that at once. What is refused at once may be given by a
+    program, as of indexes out of range, which devices cannot check; the process goes on.
+    """
     import kerascnn
     from fuzzing import op_calls
 
@@ -35,6 +40,19 @@ def run_call(call: dict[str, Any], compiled: bool) -> tuple[str, str]:
         error = caught
         if not str(error) and not isinstance(error, MemoryError):
             return "error", f"{type(error).__name__} without a message"
+    program = kerascnn.jit(lambda *given: op_calls.run_here(call, list(given)))
+    again = refusal = None
+    try:
+        again = program(*[kerascnn.ops.convert_to_tensor(a) for a in arrays])
+        again = _host(again)
+    except _ERRORS as caught:
+        refusal = caught
+    if error is None:
+        if refusal is not None:
+            return "compiled", f"refused when it is compiled: {refusal!r}"
+        fault = op_calls.results_differ(call, again, _host(ours))
+        if fault:
+            return "compiled", f"compiled: {fault}"
     try:
         theirs = op_calls.run_numpy(call, arrays)
     except Exception:
@@ -43,12 +61,7 @@ def run_call(call: dict[str, Any], compiled: bool) -> tuple[str, str]:
         return "large", ""
     if error is not None:
         return f"refused: {call['op']}", ""
-    fault = op_calls.results_differ(call, _host(ours), theirs)
-    if fault or not compiled or not arrays:
-        return "compared", fault
-    program = kerascnn.jit(lambda *given: op_calls.run_here(call, list(given)))
-    again = program(*[kerascnn.ops.convert_to_tensor(a) for a in arrays])
-    return "compiled", op_calls.results_differ(call, _host(again), _host(ours))
+    return "compared", op_calls.results_differ(call, _host(ours), theirs)
 
 
 def _host(value: Any) -> Any:
@@ -57,47 +70,117 @@ def _host(value: Any) -> Any:
     return value.numpy() if hasattr(value, "numpy") else value
 
 
-def main(kind: str, seed: int, begin: int, end: int, folder: Path) -> None:
+def run_any(call: dict[str, Any], device: str) -> tuple[str, str]:
+    """A call of any op on a device: the same compiled, and that of a CPU, or errors."""
+    import kerascnn
+    from fuzzing import any_calls
+
+    arrays, function = any_calls.split(call)
+
+    def outcome(place: str, is_compiled: bool) -> Any:
+        with kerascnn.device(place):
+            try:
+                given = [kerascnn.ops.convert_to_tensor(a) for a in arrays]
+                result = (kerascnn.jit(function) if is_compiled else function)(*given)
+                return any_calls.leaves(result), None
+            except _ERRORS as error:
+                return None, error
+
+    eager, error = outcome(device, False)
+    program, refusal = outcome(device, True)
+    for caught in (error, refusal):
+        if caught is not None and not str(caught) and not isinstance(caught, MemoryError):
+            return "error", f"{type(caught).__name__} without a message"
+    if device != "cpu" and error is None:
+        expected, other = outcome("cpu", False)
+        if other is not None:
+            return "device", f"refused by the CPU: {other!r:.200}"
+        fault = any_calls.difference(expected, eager, call["op"])
+        if fault:
+            return "device", f"{device}: {fault}"
+    if error is not None:
+        return ("both refuse", "") if refusal is not None else (f"compiled only: {call['op']}", "")
+    if refusal is not None:
+        return f"at once only: {call['op']}", ""
+    return "compared", any_calls.difference(eager, program, call["op"])
+
+
+def run_program(program: dict[str, Any], device: str) -> tuple[str, str]:
+    """A program at once and compiled, in regions of all kinds too, and with its gradients."""
+    import kerascnn
+    from fuzzing import random_programs as programs
+
+    def computed(function: Any, place: str, regions: str | None) -> list[Any]:
+        with kerascnn.device(place):
+            given = [kerascnn.ops.convert_to_tensor(a) for a in programs.inputs_of(program)]
+            if regions is None:
+                return _host(function(program, given))
+            os.environ["KERASCNN_CPU_REGIONS"] = regions
+            os.environ["KERASCNN_CUDA_REGIONS"] = "2" if regions == "1" else "0"
+            return _host(kerascnn.jit(lambda *x: function(program, list(x)))(*given))
+
+    functions = [programs.run, *([programs.gradients] if program["gradient"] else [])]
+    for function in functions:
+        expected = computed(function, "cpu", None)
+        others = [] if device == "cpu" else [("at once", computed(function, device, None))]
+        for regions in ("0", "1"):
+            text = f"compiled with KERASCNN_*_REGIONS={regions}"
+            others.append((text, computed(function, device, regions)))
+        for text, other in others:
+            fault = programs.difference(program, expected, other)
+            if fault:
+                return "compared", f"{function.__name__}, {text} on {device}: {fault}"
+    return f"compared, {len(program['calls']) // 5 * 5} calls or more", ""
+
+
+def main(kind: str, seed: int, begin: int, end: int, folder: Path, device: str = "cpu") -> None:
     import resource
+    import signal
 
     import kerascnn
-    from fuzzing import capsules, child, op_calls
+    from fuzzing import any_calls, capsules, child, op_calls, random_programs
 
+    child.take_stdout()
     warnings.simplefilter("ignore")
     kerascnn.jit(lambda x: x + 1)(kerascnn.ops.ones(3)).numpy()
-    limit = child._status("VmSize:") + (1 << 30)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    if device == "cpu":  # CUDA reserves more than there is
+        limit = child._status("VmSize:") + (1 << 30)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     kept = Path(__file__).with_name("corpus") / f"{kind}.jsonl"
     calls = [json.loads(s) for s in kept.read_text().splitlines()] if kept.exists() else []
-    draw = {
-        "ops": op_calls.draw,
-        "capsules": capsules.draw,
-        "interfaces": capsules.draw_interface,
+    draw, run = {
+        "ops": (op_calls.draw, run_call),
+        "any": (any_calls.draw, lambda call: run_any(call, device)),
+        "programs": (random_programs.draw, lambda call: run_program(call, device)),
+        "capsules": (capsules.draw, capsules.run),
+        "interfaces": (capsules.draw_interface, capsules.run_interface),
     }[kind]
     for case in range(begin, len(calls) + end):
         number = case - len(calls)
-        call = calls[case] if number < 0 else draw(Random(f"{kind} {seed} {number}"))
+        # A program runs while it is drawn, which may end the process too.
+        child.say({"case": f"{kind} {seed} {number}", "number": case})
+        signal.alarm(120)  # a call that never ends
+        with kerascnn.device("cpu"):
+            call = calls[case] if number < 0 else draw(Random(f"{kind} {seed} {number}"))
         # JSON has no tuples and no keys but strings
         label = json.dumps(call)
-        print(json.dumps({"case": label, "number": case}), flush=True)
+        child.say({"case": label, "number": case})
         exact = child._forget_peak()
         before = child._status("VmRSS:" if exact else "VmHWM:")
         start = time.process_time()
         try:
-            call = json.loads(label)
-            if kind == "ops":
-                outcome, fault = run_call(call, number < 0 or number % 4 == 0)
-            else:
-                run = capsules.run if kind == "capsules" else capsules.run_interface
-                outcome, fault = run(call)
+            outcome, fault = run(json.loads(label))
         except Exception as error:
-            outcome, fault = type(error).__name__, f"{type(error).__name__}: {error}"
+            lines = traceback.format_exception(error)[-4:]
+            outcome, fault = type(error).__name__, "".join(lines)[-2000:]
+        signal.alarm(0)
         peak = child._status("VmHWM:") - before
-        if peak > _MEMORY and outcome != "large":
+        unbounded = kind in ("any", "programs") or outcome == "large" or child.SANITIZED
+        if peak > _MEMORY and not unbounded:
             fault = fault or f"{peak} bytes of memory"
         entry = {"done": label, "outcome": outcome, "fault": fault, "peak": peak}
-        print(json.dumps({**entry, "slow": time.process_time() - start}), flush=True)
+        child.say({**entry, "slow": time.process_time() - start})
 
 
 if __name__ == "__main__":
@@ -106,4 +189,4 @@ if __name__ == "__main__":
     sys.path.insert(0, str(here.parent))
     os.environ["OMP_NUM_THREADS"] = "1"
     arguments = sys.argv[1:]
-    main(arguments[0], *(int(a) for a in arguments[1:4]), Path(arguments[4]))
+    main(arguments[0], *(int(a) for a in arguments[1:4]), Path(arguments[4]), *arguments[5:])

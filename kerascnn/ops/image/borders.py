@@ -186,11 +186,17 @@ def crop_to_window(
     Returns:
         Images of the new size in the same dtype.
 
+    Raises:
+        ValueError: for numbers below 0, and what are no images.
+
     Example:
 
     >>> from kerascnn import ops
     >>> ops.image.crop_to_window(ops.ones((5, 6, 1)), 1, 2, 3, 4, "channels_last").shape
     (3, 4, 1)
     """
+    images = dispatch.convert(images)
+    common.check_rank(images)
+    _check_not_negative({"top": top, "left": left, "height": height, "width": width})
     rows, columns = (len(images.shape) + axis for axis in common.spatial_axes(data_format))
     return common.window(images, {rows: (top, height), columns: (left, width)})

@@ -102,8 +102,9 @@ def test_embedding_description():
     arguments |= {"embeddings_initializer": "he_normal", "embeddings_regularizer": "l2"}
     check_description("Embedding", arguments, [(2, 3)])
     check_signature("Embedding")
-    with pytest.raises(IndexError):
-        layers.Embedding(6, 5)(np.array([6]))
+    for number in (6, -1):
+        with pytest.raises(IndexError):
+            layers.Embedding(6, 5)(np.array([number]))
     for bad in (0, 1.5, True, None):
         for module in (layers, keras.layers):
             with pytest.raises(ValueError):
