@@ -23,8 +23,8 @@ class Callback:
 
     Where several processes train one model, hooks are called in all of them, with the same logs: a
     hook that changes weights or stops training does so in all. One that writes files or shows
-    something sets `first_process_only = True` in its class; it must then call neither `evaluate`
-    nor `fit`, for which the processes meet.
+    something sets `first_process_only = True` in its class; it must then neither call `evaluate`,
+    for which the processes meet, nor change the model or stop training.
 
     Attributes:
         model: the model that is trained.

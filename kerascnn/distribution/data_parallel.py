@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from kerascnn.device import current as current_device
 from kerascnn.distribution import processes, replicas
@@ -173,7 +173,10 @@ def set_distribution(value: Any) -> None:
 
 
 def distribution() -> DataParallel | None:
-    """The distribution that was set, or None.
+    """The distribution that was set.
+
+    Returns:
+        A `DataParallel`, or None.
 
     >>> print(keras.distribution.distribution())
     None
@@ -181,20 +184,20 @@ def distribution() -> DataParallel | None:
     return _distribution
 
 
-class _Unavailable:
-    """What Keras has for models of which each device has a part."""
-
-    _name = ""
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        raise NotImplementedError(
-            f"keras.distribution.{self._name} is not available: kerascnn puts all weights on each "
-            "device. Use keras.distribution.DataParallel()."
-        )
+def _refuse(name: str) -> NoReturn:
+    raise NotImplementedError(
+        f"keras.distribution.{name} is not available: kerascnn puts all weights on each device. "
+        "Use keras.distribution.DataParallel()."
+    )
 
 
-class ModelParallel(_Unavailable):
+class ModelParallel:
     """Not available: models of which each device has a part.
+
+    Args:
+        layout_map: where the parts of each weight would be.
+        batch_dim_name: the axis of the devices along which batches would be shared.
+        auto_shard_dataset: see `DataParallel`.
 
     Raises:
         NotImplementedError: always; use `DataParallel`.
@@ -204,25 +207,41 @@ class ModelParallel(_Unavailable):
     NotImplementedError: keras.distribution.ModelParallel is not available...
     """
 
-    _name = "ModelParallel"
+    def __init__(
+        self,
+        *,
+        layout_map: Any = None,
+        batch_dim_name: str | None = None,
+        auto_shard_dataset: bool = True,
+        **kwargs: Any,
+    ):
+        _refuse("ModelParallel")
 
 
-class LayoutMap(_Unavailable):
+class LayoutMap:
     """Not available: where the parts of each weight are.
+
+    Args:
+        device_mesh: the devices.
 
     Raises:
         NotImplementedError: always; use `DataParallel`.
 
-    >>> keras.distribution.LayoutMap()  # doctest: +ELLIPSIS
+    >>> keras.distribution.LayoutMap(None)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     NotImplementedError: keras.distribution.LayoutMap is not available...
     """
 
-    _name = "LayoutMap"
+    def __init__(self, device_mesh: Any):
+        _refuse("LayoutMap")
 
 
-class TensorLayout(_Unavailable):
+class TensorLayout:
     """Not available: how the axes of a tensor are spread over devices.
+
+    Args:
+        axes: names of the mesh's axes, one for each axis of the tensor.
+        device_mesh: the devices.
 
     Raises:
         NotImplementedError: always; use `DataParallel`.
@@ -232,7 +251,8 @@ class TensorLayout(_Unavailable):
     NotImplementedError: keras.distribution.TensorLayout is not available...
     """
 
-    _name = "TensorLayout"
+    def __init__(self, axes: Any, device_mesh: Any = None):
+        _refuse("TensorLayout")
 
 
 def distribute_tensor(tensor: Any, layout: Any) -> Any:
@@ -242,6 +262,9 @@ def distribute_tensor(tensor: Any, layout: Any) -> Any:
         tensor: a tensor.
         layout: where its parts would be.
 
+    Returns:
+        Nothing: it raises.
+
     Raises:
         NotImplementedError: always; use `DataParallel`.
 
@@ -249,7 +272,4 @@ def distribute_tensor(tensor: Any, layout: Any) -> Any:
     Traceback (most recent call last):
     NotImplementedError: keras.distribution.distribute_tensor is not available...
     """
-    raise NotImplementedError(
-        "keras.distribution.distribute_tensor is not available: each device has whole tensors. Use "
-        "keras.distribution.DataParallel()."
-    )
+    _refuse("distribute_tensor")

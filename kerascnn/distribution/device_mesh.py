@@ -46,6 +46,9 @@ def get_device_count(device_type: str | None = None) -> int:
     Args:
         device_type: see `list_devices`.
 
+    Returns:
+        The number.
+
     Raises:
         ValueError: see `list_devices`.
 

@@ -142,7 +142,10 @@ def world() -> World | None:
 
 
 def num_processes() -> int:
-    """How many processes train together: 1 before `initialize`.
+    """How many processes train together.
+
+    Returns:
+        The number; 1 before `initialize`.
 
     >>> keras.distribution.num_processes()
     1
@@ -154,6 +157,9 @@ def process_id() -> int:
     """The number of this process among those that train together, from 0.
 
     For what one process is to do alone, such as printing a result or saving the trained model.
+
+    Returns:
+        The number; 0 before `initialize`.
 
     >>> if keras.distribution.process_id() == 0:
     ...     print("only once")

@@ -3,7 +3,8 @@
     mpirun -n 3 python faults.py KIND RANK STEP FOLDER
 
 Process RANK does what KIND says before step STEP (see `FAULTS`). Each leaves a file in FOLDER,
-named by its number in the system.
+named by its number in the system. With KIND "killed" or "none" the state of the training is kept in
+FOLDER too, from which the next one goes on, and so are the weights in the end.
 """
 
 from __future__ import annotations
@@ -75,9 +76,14 @@ def main(kind, rank, step, folder):
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
         model.compile("sgd", "mse")
     x, y = np.ones((samples, 3), "float32"), np.ones((samples, 2), "float32")
-    faults = [FailAt(int(rank), int(step), FAULTS[kind])] if kind in FAULTS else []
+    callbacks = [FailAt(int(rank), int(step), FAULTS[kind])] if kind in FAULTS else []
+    folder = Path(folder)
+    if kind in ("killed", "none"):
+        callbacks.append(keras.callbacks.BackupAndRestore(folder / "state", save_freq=2))
     batch_size = 2 if kind == "batch" else 8
-    model.fit(x, y, batch_size, epochs=epochs, callbacks=faults, verbose=0)
+    model.fit(x, y, batch_size, epochs=epochs, callbacks=callbacks, verbose=0)
+    if keras.distribution.process_id() == 0:
+        np.save(folder / "weights.npy", np.concatenate([w.ravel() for w in model.get_weights()]))
     print("trained", flush=True)
 
 

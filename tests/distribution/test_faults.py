@@ -6,6 +6,7 @@ import re
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from .conftest import start
@@ -19,8 +20,10 @@ def run(mpi, tmp_path):
 
     def run(kind, rank, step=5, timeout=3):
         seconds = {"KERASCNN_DISTRIBUTION_TIMEOUT": str(timeout)}
+        before = set(tmp_path.iterdir())
         outcome = start(3, kind, rank, step, tmp_path, script=SCRIPT, **seconds)
-        check_all_ended(outcome, [int(path.name) for path in tmp_path.iterdir()])
+        new = [path.name for path in set(tmp_path.iterdir()) - before]
+        check_all_ended(outcome, [int(name) for name in new if name.isdigit()])
         return outcome
 
     return run
@@ -54,9 +57,21 @@ def test_an_error(run, rank):
     assert outcome.output.count("kerascnn: process") == 1
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_kill(run, rank):
-    run("killed", rank, timeout=60)
+def trained(folder):
+    """The weights after a training that nothing disturbs; it goes on from the state in `folder`."""
+    outcome = start(3, "none", 0, 0, folder, script=SCRIPT)
+    assert outcome.code == 0, outcome.output
+    return np.load(folder / "weights.npy")
+
+
+def test_kills(run, rng, amount, tmp_path, tmp_path_factory):
+    """Any process, before any step: all end, and the next training ends with the same bits."""
+    expected = trained(tmp_path_factory.mktemp("undisturbed"))
+    for _ in range(amount(1, 17)):
+        for _ in range(3):  # a training has 30 steps, of which each of these takes at most 9
+            run("killed", int(rng.integers(3)), int(rng.integers(10)), timeout=60)
+        assert trained(tmp_path).tobytes() == expected.tobytes()
+        (tmp_path / "weights.npy").unlink()
 
 
 @pytest.mark.parametrize("kind", ["stalls", "sleeps"])

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 import kerascnn as keras
 from kerascnn.distribution.launch import ALONE, find_world
+
+from .conftest import environment
 
 TORCHRUN = {
     "RANK": "1",
@@ -178,7 +183,52 @@ class TestDistributions:
         with pytest.raises(TypeError, match="takes a keras.distribution.DataParallel, or None"):
             keras.distribution.set_distribution("all")
 
-    @pytest.mark.parametrize("name", ["ModelParallel", "LayoutMap", "TensorLayout"])
-    def test_what_is_not_available(self, name):
+    @pytest.mark.parametrize(
+        ("name", "arguments"),
+        [
+            ("ModelParallel", ()),
+            ("LayoutMap", (None,)),
+            ("TensorLayout", (["batch"],)),
+            ("distribute_tensor", (None, None)),
+        ],
+    )
+    def test_what_is_not_available(self, name, arguments):
         with pytest.raises(NotImplementedError, match=f"{name} is not available.*DataParallel"):
-            getattr(keras.distribution, name)()
+            getattr(keras.distribution, name)(*arguments)
+
+    def test_several_processes(self, fresh):
+        from kerascnn.distribution import data_parallel, processes
+        from kerascnn.distribution.launch import World
+
+        fresh.setattr(processes, "_world", World("a test", 1, 3, True))
+        assert keras.distribution.list_devices("cpu") == ["cpu:0", "cpu:1", "cpu:2"]
+        assert keras.distribution.get_device_count("cpu") == 3
+        fresh.setattr(data_parallel, "current_device", lambda: "cpu")
+        assert keras.distribution.DataParallel().num_model_replicas == 3
+        with pytest.raises(
+            ValueError, match=r"has all of these and no other. Received: \['cpu:0'\]"
+        ):
+            keras.distribution.DataParallel(devices=["cpu:0"])
+        with pytest.raises(ValueError, match="and no other. Received"):
+            keras.distribution.DataParallel(devices=["cpu:0", "cpu:1", "cpu:3"])
+        fresh.setattr(data_parallel, "current_device", lambda: "cuda:0")
+        with pytest.raises(RuntimeError, match="computes on cuda:0: between GPUs .* KERASCNN_DEVI"):
+            keras.distribution.DataParallel()
+
+    def test_one_process_imports_no_engine(self):
+        code = (
+            "import sys, numpy as np, kerascnn as keras; keras.distribution.initialize(); "
+            "d = keras.distribution; d.set_distribution(d.DataParallel()); "
+            "model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]); "
+            "model.compile('sgd', 'mse'); model.fit(np.ones((1, 2)), np.ones((1, 1)), verbose=0); "
+            "from kerascnn.distribution import replicas; assert replicas.active() is None; "
+            "print(sorted(m for m in sys.modules if m.split('.')[0] in ('mpi4py', 'ray')))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.strip() == "[]"
