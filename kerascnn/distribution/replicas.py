@@ -80,7 +80,7 @@ class Replicas:
 
         Args:
             arrays: What this process gives.
-            how: For each of them `"sum"`, `"mean"`, `"only_first_replica"` or `"none"`.
+            how: For each of them `"sum"`, `"mean"`, or anything else for the first process' one.
         """
         if not arrays:
             return []
@@ -96,7 +96,7 @@ class Replicas:
                     total += row
                 value = total / self.size if one == "mean" else total
             else:
-                value = rows[0 if one == "only_first_replica" else self.rank]
+                value = rows[0]
             result.append(value.reshape(array.shape).astype(array.dtype))
         return result
 
@@ -225,7 +225,7 @@ def whole_metrics(metrics: Sequence[Any]) -> Iterator[None]:
         return
     variables = list({id(v): v for metric in metrics for v in metric.variables}.values())
     own = [v.numpy().copy() for v in variables]
-    wholes = _active.sum_arrays(own, [getattr(v, "aggregation", None) or "sum" for v in variables])
+    wholes = _active.sum_arrays(own, [v.aggregation or "none" for v in variables])
     for variable, whole in zip(variables, wholes, strict=True):
         variable.assign(whole)
     try:
@@ -233,6 +233,12 @@ def whole_metrics(metrics: Sequence[Any]) -> Iterator[None]:
     finally:
         for variable, value in zip(variables, own, strict=True):
             variable.assign(value)
+
+
+def assign_whole(variable: Any, value: np.ndarray) -> None:
+    """Gives a metric's variable what all processes together have seen: the first one has it all."""
+    adds_up = variable.aggregation == "sum"
+    variable.assign(value if is_first() or not adds_up else np.zeros_like(value))
 
 
 def mean_of_logs(logs: Any) -> Any:

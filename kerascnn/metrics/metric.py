@@ -101,7 +101,7 @@ class Metric(StatelessMetric):
             initializer: of its first value; zeros where it is `None`. `reset_state` sets it to 0.
             dtype: `keras.config.floatx()` where it is `None`.
             aggregation: how the values of several processes that train one model become one:
-                `"sum"`, `"mean"`, `"only_first_replica"`, or `"none"`, where each keeps its own.
+                `"sum"`, `"mean"`, or `"only_first_replica"` and `"none"`, those of the first one.
             name: its name, "variable" where it is `None`.
 
         Raises:

@@ -126,11 +126,8 @@ class Training:
                 metrics = self._metrics()
                 _check(state["metrics"], metrics, "these metrics")
                 self._set(state)
-                if replicas.is_first():
-                    _assign(metrics, state["metrics"])
-                else:  # what all have seen is the first one's
-                    for variable in metrics.values():
-                        variable.assign(np.zeros(variable.shape, variable.numpy().dtype))
+                for name, variable in metrics.items():
+                    replicas.assign_whole(variable, state["metrics"][name])
                 if self._steps is not None:
                     self._steps.finite_steps.write(np.float32(state["finite_steps"]))
                 self._set_places(state)

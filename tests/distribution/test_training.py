@@ -18,6 +18,7 @@ FLOAT32 = {"rtol": 2e-3, "atol": 2e-5}
 # Each of them gives the same in one process and in several.
 SAME = (
     "arrays",
+    "metrics",
     "short_arrays",
     "weighted",
     "reductions",

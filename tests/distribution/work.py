@@ -68,6 +68,35 @@ def arrays():
     return outcome(model, history, evaluated=evaluated, predicted=predicted)
 
 
+def metrics():
+    """Metrics of all kinds of state, and batches of which a process has no sample."""
+    x, _ = labelled(17)
+    y = (x[:, :1] > 0).astype("float64")
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1, activation="sigmoid")])
+    counted = keras.metrics
+    model.compile(
+        "adam",
+        "binary_crossentropy",
+        metrics=[
+            "accuracy",
+            counted.AUC(num_thresholds=20),
+            counted.Precision(),
+            counted.Recall(thresholds=[0.3, 0.6]),
+            counted.TruePositives(),
+            counted.SensitivityAtSpecificity(0.5, num_thresholds=20),
+            counted.F1Score(threshold=0.5),
+            counted.BinaryIoU(),
+            counted.RootMeanSquaredError(),
+            counted.R2Score(),
+            counted.MeanAbsoluteError(),
+            counted.CosineSimilarity(),
+        ],
+    )
+    history = model.fit(x, y, 8, epochs=2, verbose=0)
+    evaluated = np.concatenate([np.ravel(value) for value in model.evaluate(x, y, 8, verbose=0)])
+    return outcome(model, history, evaluated=evaluated)
+
+
 def short_arrays():
     """Fewer samples in the last batch than processes, the only batch of the validation data too."""
     x, y = labelled(17)
