@@ -621,9 +621,7 @@ def set_collectives(name: str, rank: int, processes: int, exchange: object, gath
     """
 
 def clear_collectives() -> None:
-    """
-    Takes them away: kernels of all_reduce that are planned from now on are for one process.
-    """
+    """Takes them away: this process is alone again."""
 
 def compiled_kernels() -> dict[str, Any]:
     """
