@@ -20,8 +20,8 @@ def list_devices(device_type: str | None = None) -> list[str]:
         device_type: `"cpu"` or `"gpu"`; by default what this process computes on.
 
     Returns:
-        Names such as `"cpu:0"`. Of several processes, number i is the CPU of process i. Of one
-        process, they are its CPU or all of its GPUs.
+        Their names. Of several processes, number i is the CPU of process i. Of one process, they
+        are its CPU or all of its GPUs.
 
     Raises:
         ValueError: for another `device_type`.

@@ -28,6 +28,7 @@ SAME = (
     "sources",
     "own_step",
     "own_loop",
+    "wide",
     "at_once",
     "optimizers",
     "digits",
