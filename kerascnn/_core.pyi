@@ -615,6 +615,14 @@ def cuda_versions() -> str:
     Versions of the CUDA libraries in use; empty where the CUDA backend can't be loaded.
     """
 
+def set_collectives(name: str, rank: int, processes: int, exchange: object, gather: object) -> None:
+    """
+    Sets the functions by which kernels exchange bytes with other processes, called with two addresses and the bytes of a block. `exchange`: block i of the first goes to process i, and block i of the second comes from it. `gather`: the first goes to all processes.
+    """
+
+def clear_collectives() -> None:
+    """Takes them away: this process is alone again."""
+
 def compiled_kernels() -> dict[str, Any]:
     """
     The folder with compiled kernels, how many and how many bytes there are and may be, and why nothing more is kept there, if so.

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import _core, dtypes, naming, tracing
+from kerascnn.distribution import replicas
 from kerascnn.ops import dispatch, elementwise, functions, reduction, shaping, sorting
 from kerascnn.symbolic.operation import op
 from kerascnn.variable import Variable, current_scope
@@ -150,6 +151,11 @@ def global_places() -> dict[str, list[int]]:
     return {device: [int(n) for n in state.numpy()] for device, state in states.items()}
 
 
+def global_seed() -> int | None:
+    """Returns the seed of that generator, or None before its first draw."""
+    return _global_generator.seed
+
+
 def restore_global_places(places: dict[str, list[int]]) -> None:
     """Makes that generator go on where `global_places` found it.
 
@@ -211,6 +217,7 @@ def _draw(name: str, inputs: list[Any], attributes: dispatch.Attributes, seed: S
         else:
             state = seed.state if trace.scratch else seed.state_on(trace.device)
         rng, stream = trace.draw(state)
+        stream = replicas.own_stream(stream)
         return dispatch.apply_one(name, [*inputs, rng], {**attributes, "stream": stream})
     where = None if like is None else like.device
     if seed is None:
@@ -219,7 +226,7 @@ def _draw(name: str, inputs: list[Any], attributes: dispatch.Attributes, seed: S
         state = seed.state if where is None else seed.state_on(where)
     streams = tracing.current_streams()
     if streams is not None:
-        stream = streams.next_stream(state)
+        stream = replicas.own_stream(streams.next_stream(state))
         return dispatch.apply_one(name, [*inputs, state.value], {**attributes, "stream": stream})
     return _draw_from(state, name, inputs, attributes)
 

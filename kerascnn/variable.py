@@ -270,8 +270,9 @@ class Variable(_core.Operators):
         trainable: Whether training changes it.
         autocast: Whether layers of mixed precision read it in what they compute in.
         name: By default variable, variable_1, ...
-        aggregation: Kept, without effect: there is one copy of each variable.
-        synchronization: Likewise.
+        aggregation: Kept; of metrics' variables it says how the values of several processes become
+            one (see `Metric.add_variable`).
+        synchronization: Kept, without effect.
         device_name: Where it lies, such as "cuda:0"; by default on the current device.
 
     Raises:

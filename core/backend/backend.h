@@ -47,6 +47,8 @@ class Kernel {
   // Does a run write memory on the device that this object holds, such as the tickets of a
   // reduction? Then the next run waits for it.
   virtual bool keeps_state() const { return false; }
+  // Do other processes wait for a run? Then runs of all kernels that say so keep their order.
+  virtual bool meets_processes() const { return false; }
   // CUDA: does the first launch of a run wait by itself, before it touches memory, for what it
   // depends on (begin_kernel)? Then it may be started while that still runs.
   virtual bool starts_early() const { return false; }

@@ -125,6 +125,7 @@ class DependencyFinder {
     });
     const auto last = last_runs_.find(instruction.kernel);
     if (last != last_runs_.end()) add(last->second);
+    if (instruction.kernel->meets_processes()) add(last_meeting_);
     return found;
   }
 
@@ -139,6 +140,7 @@ class DependencyFinder {
       piece.readers.clear();
     });
     if (instruction.kernel->keeps_state()) last_runs_[instruction.kernel] = index;
+    if (instruction.kernel->meets_processes()) last_meeting_ = index;
   }
 
   // Leaves out instructions that another one waits for, and marks all that is before this
@@ -164,6 +166,7 @@ class DependencyFinder {
   std::vector<std::vector<Touching>> arenas_;
   std::vector<PieceState> states_;
   std::unordered_map<const Kernel*, int32_t> last_runs_;  // of kernels that keep state
+  int32_t last_meeting_ = -1;                             // of processes
   size_t words_ = 0;
   std::vector<uint64_t> before_;  // for each instruction one bit for each
 };

@@ -20,9 +20,9 @@ constexpr int64_t kMaxBranchedInstructions = 8192;
 
 // The dependencies of a step that runs `repeats` times in a row, each time in the arena that
 // arena_of says; instruction i of repeat r has the number r * size + i. An instruction waits for
-// those that wrote what it reads or writes, for those that read what it writes, and for the last
-// run of the same kernel object where that keeps state. An instruction that it waits for through
-// another one is left out.
+// those that wrote what it reads or writes, for those that read what it writes, for the last run of
+// the same kernel object where that keeps state, and for the one before in which processes meet,
+// where they meet in it too. An instruction that it waits for through another one is left out.
 Dependencies find_dependencies(const ArenaSteps& arenas, int64_t repeats);
 // The same for one arena.
 Dependencies find_dependencies(std::span<const Instruction> instructions, int64_t repeats);

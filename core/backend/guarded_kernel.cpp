@@ -51,6 +51,7 @@ class GuardedKernel final : public Kernel {
   }
   int64_t workspace_bytes() const override { return total_; }
   bool keeps_state() const override { return kernel_->keeps_state(); }
+  bool meets_processes() const override { return kernel_->meets_processes(); }
   int64_t num_partial_sums() const override { return kernel_->num_partial_sums(); }
   std::unique_ptr<Kernel> leave_partial_sums() const override {
     std::vector<TensorSpec> stacks = outputs_;

@@ -16,6 +16,7 @@ NB_MODULE(_core, m) {
   bind_program(m);
   bind_region(m);
   bind_device(m);
+  bind_collectives(m);
   bind_compile(m);
   bind_upload(m);
   bind_profile(m);

@@ -94,13 +94,18 @@ class Scheduler {
     return source.kind == ValueKind::Result ? source.source : -1;
   }
 
-  // Edges from a node to those that read its results, and the nodes that read each state.
+  // Edges from a node to those that read its results and from each node in which processes meet to
+  // the next one, and the nodes that read each state.
   void build_edges() {
     const Graph& graph = schedule_.graph;
     successors_.resize(graph.nodes().size());
     state_readers_.resize(graph.states().size());
+    int32_t last_meeting = -1;
     for (size_t i = 0; i < graph.nodes().size(); ++i) {
       if (!graph.nodes()[i].op->is_view) connect_inputs(static_cast<int32_t>(i));
+      if (!graph.nodes()[i].op->meets_processes) continue;
+      if (last_meeting >= 0) successors_[last_meeting].push_back(static_cast<int32_t>(i));
+      last_meeting = static_cast<int32_t>(i);
     }
   }
 

@@ -128,6 +128,9 @@ struct OpDef {
   bool is_stateful = false;
   // It runs code that is not kerascnn's own, so it is not evaluated while a program is compiled.
   bool runs_user_code = false;
+  // Processes that train one model meet in its calls: in a program they stay in the order in which
+  // they were recorded, which is the same in all processes.
+  bool meets_processes = false;
   // It runs graphs of its own, which may take any time: it is not evaluated while a program is
   // compiled either.
   bool has_bodies = false;

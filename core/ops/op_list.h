@@ -45,6 +45,8 @@
   OP(cast_all)                                                                                    \
   /* optimizer updates, one call for all parameters (optimizer_updates.cpp) */                    \
   OP(sgd_update) OP(adam_update)                                                                  \
+  /* sums over processes (all_reduce.cpp) */                                                      \
+  OP(all_reduce)                                                                                  \
   /* ops that own graphs (core/graph/) */                                                          \
   OP(loop) OP(switch)                                                                             \
   /* what a pass makes of memory-bound nodes (core/graph/region.cpp) */                           \

@@ -40,6 +40,7 @@ PACKAGES = {
     "kerascnn.random": "Random numbers",
     "kerascnn.config": "Settings",
     "kerascnn.dtype_policies": "Dtype policies",
+    "kerascnn.distribution": "Training in several processes",
     "kerascnn.mixed_precision": "Mixed precision",
     "kerascnn.quantizers": "Quantizers",
     "kerascnn.saving": "Saving and loading",

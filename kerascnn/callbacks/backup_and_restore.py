@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kerascnn.callbacks.callback import Callback
+from kerascnn.distribution import replicas
 
 _STATE = "latest.training_state.safetensors"
 
@@ -31,6 +32,9 @@ class BackupAndRestore(Callback):
       and left out, from where random generators were. One with a `state_dict()` of its own, such as
       torchdata's `StatefulDataLoader`, goes on by itself.
     - Numbers that worker processes or threads draw for their batches are theirs to repeat.
+
+    Where several processes train one model, the first one keeps the state and gives it to the
+    others. Another number of processes goes on from it too, to rounding.
 
     It is called after all other callbacks, wherever it stands, so that the state has what they
     know. Those of your own may keep something too, see `Callback.state_dict`.
@@ -115,8 +119,9 @@ class BackupAndRestore(Callback):
         self._batches_since_saving = self._last_batch = 0
         self._own_loop = Training(self.model)
         self._training.keep_places()
-        if self._path.exists() or self._previous.exists():
-            self._training.restore(self._read(), self.backup_dir)
+        state = self._last_state()
+        if state is not None:
+            self._training.restore(state, self.backup_dir)
 
     def state_dict(self) -> dict[str, Any]:
         return {"last_batch": self._last_batch}
@@ -142,17 +147,44 @@ class BackupAndRestore(Callback):
             self._save()
 
     def on_train_end(self, logs: dict | None = None) -> None:
-        if self.delete_checkpoint:
+        if self.delete_checkpoint and replicas.is_first():
             shutil.rmtree(self.backup_dir, ignore_errors=True)
+        self._wait_for_first()
 
     def _save(self) -> None:
+        state = self._training.state()
+        if replicas.is_first():
+            self._write(state)
+        self._wait_for_first()
+
+    def _wait_for_first(self) -> None:
+        processes = replicas.active()
+        if processes is not None:
+            processes.wait()
+
+    def _write(self, state: dict[str, Any]) -> None:
         from kerascnn.saving import nested_state
 
-        state = self._training.state()
         os.makedirs(self.backup_dir, exist_ok=True)
         if self.double_checkpoint and self._path.exists():
             os.replace(self._path, self._previous)
         nested_state.write(self._path, state)
+
+    def _last_state(self) -> dict[str, Any] | None:
+        """Returns what the first process finds, None where there is nothing."""
+        state: dict[str, Any] | None = None
+        failure: Exception | None = None
+        if replicas.is_first() and (self._path.exists() or self._previous.exists()):
+            try:
+                state = self._read()
+            except (OSError, ValueError) as error:
+                failure = error
+        processes = replicas.active()
+        if processes is not None:
+            state, failure = processes.from_first((state, failure))
+        if failure is not None:
+            raise failure
+        return state
 
     def _read(self) -> dict[str, Any]:
         """Reads the last state, or the one before it if the last is damaged."""

@@ -21,9 +21,15 @@ class Callback:
     `epoch` and `batch` count from 0. `logs` is a dictionary of numbers by name: the loss and the
     metrics so far, in hooks that begin something usually empty. What hooks return is not used.
 
+    Where several processes train one model, hooks are called in all of them, with the same logs: a
+    hook that changes weights or stops training does so in all. One that writes files or shows
+    something sets `first_process_only = True` in its class; it must then neither call `evaluate`,
+    for which the processes meet, nor change the model or stop training.
+
     Attributes:
         model: the model that is trained.
         params: `verbose`, `epochs` and `steps`.
+        first_process_only: whether hooks are called in the first process only.
 
     >>> class Printer(keras.callbacks.Callback):
     ...     def on_epoch_end(self, epoch, logs=None):
@@ -38,6 +44,8 @@ class Callback:
 
     # Whether its hooks are called after those of the others.
     _comes_last = False
+    # Where several processes train one model: whether its hooks are called in the first one only.
+    first_process_only = False
 
     def __init__(self) -> None:
         self.params: dict | None = None

@@ -10,6 +10,7 @@ from kerascnn import trees
 from kerascnn.callbacks.callback import Callback
 from kerascnn.callbacks.history import History
 from kerascnn.callbacks.progbar_logger import ProgbarLogger
+from kerascnn.distribution import replicas
 
 
 class CallbackList(Callback):
@@ -113,18 +114,24 @@ class CallbackList(Callback):
         for callback in self.callbacks:
             callback.set_model(model)
 
+    def _of_this_process(self) -> list[Callback]:
+        """Returns those whose hooks this process calls."""
+        if replicas.is_first():
+            return self.callbacks
+        return [callback for callback in self.callbacks if not callback.first_process_only]
+
     def uses_batch_hooks(self, kind: str) -> bool:
         return any(callback.uses_batch_hooks(kind) for callback in self.callbacks)
 
     def on_steps(self, kind: str, seen: int, logs: Callable[[], dict]) -> None:
         """Runs after some steps; `logs` reads the metrics from the device if asked to."""
-        for callback in self.callbacks:
+        for callback in self._of_this_process():
             if isinstance(callback, ProgbarLogger):
                 callback.on_steps(kind, seen, logs)
 
     def on_invalid_loss(self, batch: int) -> None:
         """Runs after steps in which step `batch` made the loss infinite or NaN."""
-        for callback in self.callbacks:
+        for callback in self._of_this_process():
             handler = getattr(callback, "on_invalid_loss", None)
             if handler is not None:
                 handler(batch)
@@ -136,9 +143,15 @@ class CallbackList(Callback):
 
     def _call(self, hook: str, *args: Any) -> None:
         *place, logs = args
-        logs = _as_numbers(logs)
-        for callback in self.callbacks:
-            getattr(callback, hook)(*place, logs)
+        self._call_each(self.callbacks, hook, *place, _as_numbers(logs))
+
+    def _call_each(self, callbacks: list[Callback], hook: str, *args: Any) -> None:
+        own, processes = self._of_this_process(), replicas.active()
+        for callback in callbacks:
+            if any(callback is one for one in own):
+                getattr(callback, hook)(*args)
+            if processes is not None and callback.first_process_only and callback._overrides(hook):
+                processes.wait()  # for what the first process does alone, such as writing a file
 
     def batch_hook(self, kind: str, end: bool) -> Callable[[int, dict], None]:
         """`on_<kind>_batch_begin` or its end of those callbacks that have one of their own.
@@ -149,11 +162,14 @@ class CallbackList(Callback):
         if type(self) is not CallbackList:
             return getattr(self, hook)
         names = [hook] if kind != "train" else [hook, hook.replace("train_", "")]
-        hooks = [
-            getattr(callback, hook)
+        called = [
+            callback
             for callback in self.callbacks
             if callback.uses_batch_hooks(kind) and any(map(callback._overrides, names))
         ]
+        if replicas.active() is not None:
+            return lambda batch, logs: self._call_each(called, hook, batch, logs)
+        hooks = [getattr(callback, hook) for callback in called]
 
         def call(batch: int, logs: dict) -> None:
             for one in hooks:

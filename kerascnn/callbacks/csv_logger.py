@@ -33,6 +33,8 @@ class CSVLogger(Callback):
     ['epoch,loss,val_loss', '0,0.0,NA', '1,0.0,NA']
     """
 
+    first_process_only = True
+
     def __init__(
         self, filename: str | os.PathLike, separator: str = ",", append: bool = False
     ) -> None:

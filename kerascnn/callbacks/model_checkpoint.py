@@ -42,6 +42,8 @@ class ModelCheckpoint(MonitorCallback):
     ['1.weights.h5', '2.weights.h5']
     """
 
+    first_process_only = True
+
     def __init__(
         self,
         filepath: str | os.PathLike,

@@ -16,6 +16,8 @@ class ProgbarLogger(Callback):
     False
     """
 
+    first_process_only = True
+
     def __init__(self) -> None:
         super().__init__()
         self.verbose = 1

@@ -24,6 +24,8 @@ class RemoteMonitor(Callback):
     '/publish/epoch/end/'
     """
 
+    first_process_only = True
+
     def __init__(
         self,
         root: str = "http://localhost:9000",

@@ -59,6 +59,8 @@ class TensorBoard(Callback):
     1
     """
 
+    first_process_only = True
+
     def __init__(
         self,
         log_dir: str | os.PathLike = "logs",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from kerascnn import config, constraints, dtypes, initializers, ops, regularizers
+from kerascnn.distribution import replicas
 from kerascnn.layers.input_spec import InputSpec
 from kerascnn.layers.layer import Layer
 from kerascnn.ops import dispatch
@@ -36,7 +38,10 @@ class BatchNormalization(Layer):
         renorm_clipping: Limits of that correction: "rmin" and "rmax" of the factor, "dmax" of the
             offset.
         renorm_momentum: Of the averages that it goes by.
-        synchronized: Only False: there is one device.
+        synchronized: Whether, where several processes train one model, the statistics are those of
+            the whole batch, as on one device, for two messages in each pass through the layer.
+            Otherwise each process normalizes by its share of the batch, and the moving averages are
+            those of the processes' statistics.
 
     Input: Any number of axes, with a known size along `axis`; any floating dtype. By keyword
     a `mask`, true for what the statistics of a batch are taken of, of the sizes of all axes but the
@@ -82,8 +87,7 @@ class BatchNormalization(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if synchronized:
-            raise ValueError("BatchNormalization: synchronized=True is not available.")
+        self.synchronized = bool(synchronized)
         self.axis = int(axis)
         self.momentum = float(momentum)
         self.epsilon = float(epsilon)
@@ -209,13 +213,16 @@ class BatchNormalization(Layer):
         if self.renorm:
             y = self._renormalized(operands, mask)
         else:
-            y, mean, variance = self._normalized(operands, mask)
+            y, *moments = self._normalized(operands, mask)
+            mean, variance = self._of_all(moments)
             _move(self.moving_mean, mean, self.momentum)
             _move(self.moving_variance, variance, self.momentum)
         return y if last else ops.moveaxis(y, -1, self.axis)
 
     def _normalized(self, operands: list[Any], mask: Any) -> tuple[Any, Any, Any]:
         """Normalizes by the batch, scales and moves; also returns the batch's mean and variance."""
+        if self.synchronized and replicas.active() is not None:
+            return self._normalized_together(operands, mask)
         if mask is None:
             results = dispatch.apply("batch_norm", operands, {"epsilon": self.epsilon})
             return results[0], results[1], results[2]
@@ -230,6 +237,30 @@ class BatchNormalization(Layer):
         variance = ops.divide(ops.sum(squares, axes), count)
         factor = ops.multiply(gamma, ops.rsqrt(ops.add(variance, self.epsilon)))
         return ops.add(ops.multiply(centered, factor), beta), mean, variance
+
+    def _normalized_together(self, operands: list[Any], mask: Any) -> tuple[Any, Any, Any]:
+        """Does the same by the batches of all processes."""
+        x, gamma, beta = operands
+        axes = list(range(len(x.shape) - 1))
+        if mask is None:
+            count = ops.full(gamma.shape, math.prod(x.shape[:-1]), x.dtype)
+        else:
+            count = ops.sum(ops.cast(mask, x.dtype), axes)
+        counted = x if mask is None else ops.where(mask, x, 0)
+        total, count = replicas.summed([ops.sum(counted, axes), count])
+        if mask is not None:
+            count = ops.add(count, config.epsilon())
+        mean = ops.divide(total, count)
+        centered = ops.subtract(x, mean)
+        squares = ops.square(centered)
+        squares = squares if mask is None else ops.where(mask, squares, 0)
+        variance = ops.divide(replicas.summed([ops.sum(squares, axes)])[0], count)
+        factor = ops.multiply(gamma, ops.rsqrt(ops.add(variance, self.epsilon)))
+        return ops.add(ops.multiply(centered, factor), beta), mean, variance
+
+    def _of_all(self, moments: list[Any]) -> list[Any]:
+        """Returns the mean of the processes' statistics, so that all keep the same averages."""
+        return moments if self.synchronized else replicas.averaged(moments)
 
     def _renormalized(self, operands: list[Any], mask: Any) -> Any:
         """Normalizes by the batch, then corrects the result towards the moving averages."""
@@ -250,6 +281,7 @@ class BatchNormalization(Layer):
             offset = ops.clip(offset, -limits["dmax"], limits["dmax"])
         # The correction is a constant for gradients, as in the paper.
         factor, offset = ops.stop_gradient(factor), ops.stop_gradient(offset)
+        mean, stddev = self._of_all([mean, stddev])
         _move(self.renorm_mean, mean, self.renorm_momentum)
         _move(self.renorm_stddev, stddev, self.renorm_momentum)
         _move(self.moving_mean, mean, self.momentum)
@@ -277,7 +309,7 @@ class BatchNormalization(Layer):
             "gamma_regularizer": regularizers.serialize(self.gamma_regularizer),
             "beta_constraint": constraints.serialize(self.beta_constraint),
             "gamma_constraint": constraints.serialize(self.gamma_constraint),
-            "synchronized": False,
+            "synchronized": self.synchronized,
             "renorm": self.renorm,
             "renorm_clipping": self.renorm_clipping,
             "renorm_momentum": self.renorm_momentum,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from kerascnn import config, dtype_policies, ops, tracing
+from kerascnn.distribution import replicas
 from kerascnn.masks import own_mask
 from kerascnn.naming import auto_name, to_snake_case
 from kerascnn.trees import map_structure
@@ -20,8 +21,12 @@ def apply_mask(sample_weight: Any, mask: Any, dtype: str, reduction: str | None)
         return sample_weight
     weights = ops.cast(mask, dtype)
     if reduction in ("mean", "sum_over_batch_size"):
-        total = float(ops.size(mask))
-        weights = ops.multiply(weights, divide_no_nan(total, ops.sum(weights)))
+        total, counted = float(ops.size(mask)), ops.sum(weights)
+        share = replicas.current_share()
+        if share is not None:  # what counts is that of all processes
+            total *= share.total / mask.shape[0]
+            counted = replicas.summed([counted])[0]
+        weights = ops.multiply(weights, divide_no_nan(total, counted))
     if sample_weight is None:
         return weights
     sample_weight = ops.convert_to_tensor(sample_weight, dtype=dtype)
@@ -157,20 +162,39 @@ def reduce_weighted_values(
     reduction: str | None = "sum_over_batch_size",
     mask: Any = None,
 ) -> Any:
-    """Weighs per-sample `values` and reduces those that the mask keeps as `reduction` says."""
+    """Weighs per-sample `values` and reduces those that the mask keeps as `reduction` says.
+
+    In a step on a share of a batch, the mean of the results of all processes is that of the whole
+    batch; see `distribution/replicas.py`.
+    """
+    share = replicas.current_share()
     dtype = str(values.dtype)
     sample_weight = apply_mask(sample_weight, mask, dtype, reduction)
     if sample_weight is not None:
         sample_weight = ops.convert_to_tensor(sample_weight, dtype=dtype)
         values, sample_weight = squeeze_or_expand_to_same_rank(values, sample_weight)
         values = ops.multiply(values, sample_weight)
-    if reduction in (None, "none") or len(values.shape) == 0 or tuple(values.shape) == (0,):
+    if reduction in (None, "none") or tuple(values.shape) == (0,):
         return values
+    if len(values.shape) == 0:
+        return _of_share(values, None if share is None else share.weight)
     if reduction == "sum" or ops.size(values) == 0:
-        return ops.sum(values)
+        return _of_share(ops.sum(values), None if share is None else _times(share))
     if reduction == "mean_with_sample_weight" and sample_weight is not None:
-        return divide_no_nan(ops.sum(values), ops.sum(sample_weight))
-    return ops.mean(values)
+        total, weights = ops.sum(values), ops.sum(sample_weight)
+        if share is not None:
+            total, weights = _of_share(total, _times(share)), replicas.summed([weights])[0]
+        return divide_no_nan(total, weights)
+    return _of_share(ops.mean(values), None if share is None else share.weight)
+
+
+def _of_share(value: Any, weight: float | None) -> Any:
+    return value if weight is None or weight == 1 else ops.multiply(value, weight)
+
+
+def _times(share: replicas.Share) -> float:
+    """Returns what a sum over the own samples is multiplied by."""
+    return 0.0 if share.is_empty else float(share.processes)
 
 
 def divide_no_nan(numerator: Any, denominator: Any) -> Any:

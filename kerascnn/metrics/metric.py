@@ -100,7 +100,8 @@ class Metric(StatelessMetric):
             shape: its shape.
             initializer: of its first value; zeros where it is `None`. `reset_state` sets it to 0.
             dtype: `keras.config.floatx()` where it is `None`.
-            aggregation: kept for programs on several devices; there is one here.
+            aggregation: how the values of several processes that train one model become one:
+                `"sum"`, `"mean"`, or `"only_first_replica"` and `"none"`, those of the first one.
             name: its name, "variable" where it is `None`.
 
         Raises:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from kerascnn import losses, ops, serialization, tracing
+from kerascnn.distribution import replicas
 from kerascnn.losses.loss import apply_mask, divide_no_nan, squeeze_or_expand_to_same_rank
 from kerascnn.masks import own_mask
 from kerascnn.metrics.metric import Metric
@@ -113,8 +114,11 @@ class Mean(Metric):
 
     def _add_to_count(self, samples: float) -> None:
         recording, is_stateless = current_recording(), current_scope() is not None
-        is_traced = tracing.current() is not None
-        if recording is not None and recording.results_on_device:
+        share = replicas.current_share()
+        # A step on samples of others takes back what metrics have counted in variables.
+        is_empty = share is not None and share.is_empty
+        is_traced = tracing.current() is not None or is_empty
+        if recording is not None and (recording.results_on_device or is_empty):
             recording = None
         if recording is not None and not is_stateless and not self._count_is_read:
             recording.each_step(lambda steps: self._count_steps(steps * samples))

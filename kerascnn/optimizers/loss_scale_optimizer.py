@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerascnn import device, ops, serialization, tracing
+from kerascnn.distribution import replicas
 from kerascnn.optimizers.conditional import assign_where
 from kerascnn.optimizers.optimizer import Optimizer
 from kerascnn.variable import Variable
@@ -71,6 +72,7 @@ class LossScaleOptimizer(Optimizer):
         self.initial_scale = initial_scale
         self.dynamic_growth_steps = dynamic_growth_steps
         inner_optimizer.loss_scale_factor = None  # otherwise gradients would be divided twice
+        inner_optimizer._averages_gradients = False  # all processes skip a step, or none
         self.step_counter: Any = None
         self.dynamic_scale: Any = None
 
@@ -142,6 +144,7 @@ class LossScaleOptimizer(Optimizer):
             self.build(variables)
         self._check_apply(grads, variables)
         grads, variables = self._filter_empty_gradients(grads, variables)
+        grads = replicas.mean_gradients(grads)
 
         def update() -> None:
             scale = self.dynamic_scale.value

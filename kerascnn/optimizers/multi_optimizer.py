@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
 from kerascnn import serialization, tracing
+from kerascnn.distribution import replicas
 from kerascnn.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from kerascnn.optimizers.optimizer import Optimizer
 from kerascnn.variable import Variable
@@ -141,6 +142,7 @@ class MultiOptimizer(Optimizer):
     def _add(self, optimizer: Optimizer) -> None:
         if all(optimizer is not one for one in self._inner_optimizers):
             optimizer.loss_scale_factor = self.loss_scale_factor
+            optimizer._averages_gradients = False
             self._inner_optimizers.append(optimizer)
 
     @property
@@ -208,6 +210,8 @@ class MultiOptimizer(Optimizer):
         if not self.built:
             self.build(variables)
         self._check_apply(grads, variables)
+        if self._averages_gradients:
+            grads = replicas.mean_gradients(grads)
         gradient_of = {id(v): g for g, v in zip(grads, variables, strict=True)}
         for optimizer, own in self._shares(variables):
             optimizer.apply([gradient_of[id(v)] for v in own], own)

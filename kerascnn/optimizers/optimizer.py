@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import _core, config, dtypes, naming, ops, serialization, tracing
+from kerascnn.distribution import replicas
 from kerascnn.ops import dispatch
 from kerascnn.optimizers import clipping
 from kerascnn.optimizers.conditional import assign_where
@@ -57,6 +58,9 @@ class Optimizer(OptimizerState, StatelessOptimizer):
     >>> weight.numpy()
     array([0.5, 2.5], dtype=float32)
     """
+
+    # Whether gradients are averaged over the processes here: otherwise whoever calls does it.
+    _averages_gradients = True
 
     def __init__(
         self,
@@ -226,6 +230,8 @@ class Optimizer(OptimizerState, StatelessOptimizer):
             self._update_averages()
 
     def _update(self, grads: list[Any], variables: list[Variable]) -> None:
+        if self._averages_gradients:
+            grads = replicas.mean_gradients(grads)
         grads = self._clip_gradients(grads)
         self._apply_weight_decay(variables)
         self._backend_update_step(grads, variables, self.learning_rate)

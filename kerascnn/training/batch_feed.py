@@ -7,11 +7,14 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from kerascnn.distribution import replicas
+from kerascnn.distribution.replicas import Share
 from kerascnn.training import random_places
 from kerascnn.training.batch_forms import BatchForm, form_of, look_at
 from kerascnn.training.data import ArrayData
 from kerascnn.training.device_arrays import Array
 from kerascnn.training.routes import make_route
+from kerascnn.training.shares import OwnBatches, own_part
 from kerascnn.training.steps import PREDICT, Step, describe_source
 from kerascnn.training.streams import BatchStream
 
@@ -60,9 +63,14 @@ class BatchFeed:
         self._allowed = 0.0  # batches that the epoch may still have
         self._asked: int | None = None
         self._before_pass: dict[str, Any] = {}  # where generators and the source were
+        # Where several processes train, each takes its share of each batch, or brings its own.
+        self._processes = None if kind == PREDICT else replicas.active()
+        self._meeting: Any = None  # where processes with batches of their own agree on each
         self.num_batches = stream.num_batches
         if self.num_batches == 0:
             raise ValueError(f"There are no batches: the {stream.name} has length 0.")
+        if self._processes is not None and not self._processes.shares_sources:
+            self._meeting = OwnBatches(self._processes, stream.name)
         if model._is_built(kind):
             self._state = model._prepare(kind, None)
         else:
@@ -80,12 +88,23 @@ class BatchFeed:
         finally:
             self.close()
         self._state = self._model._prepare(self._kind, data)
-        self._route_for(data)
+        if self._meeting is not None:
+            self._route_for(data, self._meeting.expected_share(data))
+        else:
+            self._route_for(*own_part(self._kind, data))
 
     @property
     def output_buffers(self) -> None:
         """Returns None: batches of a stream are predicted one by one."""
         return None
+
+    def form_for_peers(self) -> str:
+        """Returns what is the same in all processes that train on batches of such sources."""
+        return self._stream.name
+
+    def length_for_peers(self, steps: int | None) -> int | None:
+        """Returns how many batches an epoch has, as far as that is the same in all processes."""
+        return steps or (self.num_batches if self._meeting is None else None)
 
     # One epoch ---------------------------------------------------------------------------------
 
@@ -103,6 +122,9 @@ class BatchFeed:
         if self._iterator is None or steps is None:
             self._begin_pass()
         self._allowed = steps or self.num_batches or math.inf
+        if self._meeting is not None:
+            self._meeting.begin_epoch()
+            return steps or math.inf  # others may have more batches
         return self._allowed
 
     def _begin_pass(self, first: int = 0) -> None:
@@ -150,6 +172,19 @@ class BatchFeed:
         """Tells whether the epoch has another batch, and fetches it."""
         if self._has_next:
             return True
+        if self._meeting is not None:
+            self._has_next = self._meeting.has_next(self._read_next)
+            return self._has_next
+        return self._fetch()
+
+    def _read_next(self) -> ArrayData | None:
+        """Returns the next batch of this process, read and checked, or None at the end."""
+        if not self._fetch():
+            return None
+        batch, self._next = self._next, None
+        return self._checked(batch)
+
+    def _fetch(self) -> bool:
         if self._allowed <= 0 or self._iterator is None:
             return False
         if self.num_batches and self._seen >= self.num_batches:
@@ -230,7 +265,7 @@ class BatchFeed:
         """Passes the fetched batch on to the route for its form."""
         batch, self._next, self._has_next = self._next, None, False
         seen = form = None
-        if self._stream.class_weight is None:
+        if self._processes is None and self._stream.class_weight is None:
             try:
                 seen = look_at(self._stream.parts_of(batch))
             except (ValueError, TypeError) as error:
@@ -249,13 +284,11 @@ class BatchFeed:
 
     def _read(self, batch: Any, seen: Any) -> tuple[Any, list[Array]]:
         """Checks a batch completely; returns its route and its arrays."""
-        try:
-            data = self._stream.read(batch, self._one_length)
-            if self._kind != PREDICT:
-                self._model._check_labels(data)
-        except (ValueError, TypeError) as error:
-            raise self._named(error) from error
-        route = self._route_for(data)
+        if self._meeting is not None:
+            data, share = self._meeting.take()
+        else:
+            data, share = own_part(self._kind, self._checked(batch))
+        route = self._route_for(data, share)
         if seen is not None and seen[1] not in self._forms:
             limits = self._model._label_limits(data) if self._kind != PREDICT else {}
             form = form_of(seen[0], data, limits, route)
@@ -263,15 +296,24 @@ class BatchFeed:
                 self._forms[seen[1]] = form
         return route, data.unique_arrays()
 
+    def _checked(self, batch: Any) -> ArrayData:
+        try:
+            data = self._stream.read(batch, self._one_length)
+            if self._kind != PREDICT:
+                self._model._check_labels(data)
+        except (ValueError, TypeError) as error:
+            raise self._named(error) from error
+        return data
+
     def _named(self, error: Exception) -> Exception:
         """Names the batch in an error about it."""
         kind = TypeError if isinstance(error, TypeError) else ValueError
         return kind(f"Batch {self._seen - 1} of the {self._stream.name}: {error}")
 
-    def _route_for(self, data: ArrayData) -> Any:
+    def _route_for(self, data: ArrayData, share: Share | None) -> Any:
         data.settle(self._state.device)
         source = describe_source(
-            data.packed, data.unique_arrays(), data.num_samples, None, counts=False
+            data.packed, data.unique_arrays(), data.num_samples, None, counts=False, share=share
         )
         key = source.key, data.is_on_device
         route = self._routes.get(key)

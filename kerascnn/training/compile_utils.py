@@ -9,6 +9,7 @@ from kerascnn import losses as losses_module
 from kerascnn import metrics as metrics_module
 from kerascnn import naming, ops, trees
 from kerascnn.device import current as current_device
+from kerascnn.distribution import replicas
 from kerascnn.losses.alignment import ctc
 from kerascnn.losses.losses import LossFunctionWrapper, sparse_categorical_crossentropy
 from kerascnn.training.device_state import move_to
@@ -189,8 +190,10 @@ class CompileLoss:
             prediction = at_path(y_pred, loss.path)
             value = _call_loss(loss, y_true, prediction, weight)
             if loss.tracker is not None:
-                batch = trees.flatten(prediction)[0].shape[0]
-                loss.tracker.update_state(value, sample_weight=int(batch))
+                share = replicas.current_share()
+                batch = int(trees.flatten(prediction)[0].shape[0])
+                samples = batch if share is None else share.samples_of_mean
+                loss.tracker.update_state(value, sample_weight=samples)
             if loss.weight is not None:
                 value = ops.multiply(value, float(loss.weight))
             total = value if total is None else ops.add(total, value)

@@ -142,6 +142,14 @@ class ArrayData:
         part.num_samples = len(trees.flatten(part.x)[0])
         return part
 
+    def copy(self) -> ArrayData:
+        """Returns the same samples in memory of their own."""
+        part = self._slice(slice(None))
+        part.x, part.y, part.sample_weight = trees.map_structure(
+            lambda leaf: np.array(leaf) if isinstance(leaf, np.ndarray) else leaf, part.structure
+        )
+        return part
+
     def weigh_classes(self, class_weight: dict) -> None:
         """Converts `class_weight` to sample weights. Raises `ValueError` if that is impossible."""
         check_class_weight(class_weight)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerascnn import _core, ops, tracing, trees
 from kerascnn.device import device as on_device
+from kerascnn.distribution import replicas
 from kerascnn.ops import dispatch
 from kerascnn.training.device_state import StepState
 from kerascnn.training.step_gradients import StepGradients
@@ -23,6 +24,7 @@ from kerascnn.training.steps import (
     BatchSource,
     Step,
     checked_results,
+    keeping_metrics,
     results_structure,
 )
 
@@ -86,7 +88,12 @@ class EagerStep(Step):
                 tracing.numbering(tracing.Streams()),
             ):
                 batch = self._take_batch(inputs)
-                with self._recording():
+                share = self._source.share
+                with (
+                    self._recording(),
+                    replicas.sharing(share),
+                    keeping_metrics(model, share),
+                ):
                     results = checked_results(model, self._kind, method(batch))
                 self._keep(results)
         finally:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from kerascnn.distribution import replicas
 from kerascnn.training import memory
 from kerascnn.training.chunks import Chunks
 from kerascnn.training.data import ArrayData
@@ -15,6 +16,7 @@ from kerascnn.training.device_arrays import tensor_of
 from kerascnn.training.device_state import StagedTensor, StepState
 from kerascnn.training.output_buffers import OutputBuffers
 from kerascnn.training.pieces import Layout, Pieces, Places
+from kerascnn.training.shares import cut, form_of_arrays
 from kerascnn.training.steps import PREDICT, BatchSource, Step, describe_source
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class Feed:
         model: the model.
         kind: `"train"`, `"test"` or `"predict"`.
         data: the arrays.
-        batch_size: samples per step.
+        batch_size: samples per step, of all processes together where several train.
         state: the counters that steps read and write.
         generator: draws the order of each pass; `None` keeps the order of the data.
         once: whether there will be one pass, so that nothing has to stay on the device.
@@ -70,6 +72,7 @@ class Feed:
         pieces: Pieces | None = None,
     ):
         data.settle(state.device)
+        self._pass = cut(kind, data.num_samples, batch_size)
         layout = pieces.layout if pieces else layout_of_pieces(data, batch_size, state.device, once)
         # Asking for the free memory takes longer than many predictions.
         fits = layout is not None or memory.fits_on_device(data.host_bytes, state.device)
@@ -78,15 +81,15 @@ class Feed:
         self.circumstances: Any = None  # the circumstances under which it may be kept
         self._data: Any = data
         self._arrays = data.unique_arrays()
-        self._batch_size = batch_size
+        self._batch_size = batch_size = self._pass.batch_size
         self._state = state
         self._name = object()  # names it as a reader of the state's counter
         self._generator = generator
         self._next_order: np.ndarray | None = None
         self._before_next: dict[str, Any] = {}  # the generator's state when that was drawn
         self._before_pass: dict[str, Any] = {}  # the same for the order of the current pass
-        self._full, self._rest = divmod(data.num_samples, batch_size)
-        self.num_batches = self._full + bool(self._rest)
+        self._full, self._rest = self._pass.full, self._pass.rest
+        self.num_batches = self._pass.num_batches
         device = state.device
         self._layout = layout
         self._pieces = pieces
@@ -124,8 +127,9 @@ class Feed:
         length = None if self.is_resident else 2 * self._chunk * self._batch_size
         # Lengths are rounded up to a power of two, so that other data uses the same program.
         collects = 1 << (self._full - 1).bit_length() if counts and self._collects else 0
+        share = self._pass.share if counts else self._pass.rest_share
         return describe_source(
-            self._data.packed, self._arrays, batch_size, rows, counts, length, collects
+            self._data.packed, self._arrays, batch_size, rows, counts, length, collects, share
         )
 
     @property
@@ -144,15 +148,28 @@ class Feed:
         self._arrays = data.unique_arrays()
         self._upload()
 
+    def form_for_peers(self) -> str:
+        """Returns what is the same in all processes that train on these arrays."""
+        return form_of_arrays(self._arrays, self._pass.total)
+
+    def length_for_peers(self, steps: int | None) -> int:
+        """Returns how many batches an epoch has, which is the same in all processes."""
+        return steps or self.num_batches
+
     def forget_data(self) -> None:
         """Forgets the arrays, which belong to their owner."""
         self._data = None
         self._arrays = []
 
+    @property
+    def _picks_rows(self) -> bool:
+        """Tells whether a pass takes other rows than all of them in their order."""
+        return self._generator is not None or self._pass.processes is not None
+
     def _upload(self) -> None:
         state, rows = self._state, self._chunk * self._batch_size
         self._chunks: Chunks | None = None
-        # These are the orders of each pass, if orders are drawn and all data is on the device.
+        # These are the rows of each pass, if it picks some and all data is on the device.
         self._orders: list[StagedTensor] = []
         if not self.is_resident:
             self._order = state.in_order(0, 2 * rows)
@@ -167,7 +184,7 @@ class Feed:
             self._tail_order = state.in_order(place * rows, self._rest)
             return
         self._tensors = [tensor_of(array, state.device) for array in self._arrays]
-        if self._generator is None:
+        if not self._picks_rows:
             self._order = state.in_order(0, rows)
             self._tail_order = state.in_order(rows, self._rest)
             return
@@ -250,7 +267,7 @@ class Feed:
 
     def _begin_pass(self) -> None:
         """Makes the next step the first of a pass in a new order."""
-        order = self._take_order()
+        order = self._pass.own_rows(self._take_order(), self._data.num_samples)
         if self._pieces is not None:
             self._segments = self._segments_of_pieces(self._pieces)
         elif self.is_resident:
@@ -390,7 +407,7 @@ class Feed:
             chunks.release(place)  # the previous pass may have stopped in the middle
 
         def segment(step: Step, index: int, first: int, count: int) -> Segment:
-            start, stop = first * size, min((first + count) * size, self._data.num_samples)
+            start, stop = first * size, min((first + count) * size, self._pass.num_rows)
             which = slice(start, stop) if order is None else order[start:stop]
             is_tail = step is self._tail
             return Segment(
@@ -424,7 +441,7 @@ class Feed:
 
 def layout_of_pieces(data: ArrayData, batch_size: int, device: str, once: bool) -> Layout | None:
     """Returns how data goes to the device in pieces, or `None` if it does not."""
-    if not once or data.is_on_device:
+    if not once or data.is_on_device or replicas.active() is not None:
         return None
     per_batch = max(1, sum(a[:1].nbytes for a in data.unique_arrays()) * batch_size)
     if not memory.worth_pieces(data.host_bytes, per_batch, device):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kerascnn import _core, config
+from kerascnn.distribution import replicas
 from kerascnn.dtype_policies import DTypePolicy, DTypePolicyMap
 from kerascnn.layers.layer import Layer
 from kerascnn.metrics.metric import Metric
@@ -123,7 +124,8 @@ def form_of(kind: str, data: ArrayData, batch_size: int) -> tuple | None:
 
 
 def _settings(model: StepMachinery) -> tuple:
-    return config.tf32(), config.floatx(), config.epsilon(), model.run_eagerly
+    settings = config.tf32(), config.floatx(), config.epsilon(), model.run_eagerly
+    return (*settings, replicas.active())
 
 
 def _is_seen_through(layer: Layer) -> bool:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerascnn import _core, trees
 from kerascnn.callbacks.callback_list import CallbackList
+from kerascnn.distribution import replicas
 from kerascnn.training.batch_feed import BatchFeed
 from kerascnn.training.feed import Feed
 from kerascnn.training.logs import LazyLogs, as_number, flat_logs, sorted_logs
 from kerascnn.training.pacing import PATIENCE, USUAL_PATIENCE, LaunchQueue, Pacer
+from kerascnn.training.peers import description_for_peers
 from kerascnn.training.steps import TEST, TRAIN, Step
 from kerascnn.training.training import Training
 from kerascnn.training.turns import turns_of
@@ -33,17 +35,23 @@ class Validation(NamedTuple):
         return epoch + 1 in self.frequency
 
 
-def step_logs(model: StepMachinery, step: Step | None, of_epoch: bool = True) -> dict[str, Any]:
+def step_logs(
+    model: StepMachinery, step: Step | None, of_epoch: bool = True, of_all: bool = True
+) -> dict[str, Any]:
     """Returns what a step of the user's own returned, or the metrics so far.
 
     As in Keras, the logs of an epoch are the metrics also where a step of the user's own returned
-    values of the same names. Dictionaries in what it returned are still there.
+    values of the same names. Dictionaries in what it returned are still there. With `of_all` the
+    metrics are those of all processes, and other numbers the means of theirs: all processes ask for
+    them.
     """
     if step is None or not step.has_outputs:
-        return sorted_logs(model._metric_logs())
+        return sorted_logs(model._metric_logs(of_all))
     outputs = trees.map_structure(as_number, step.outputs())
+    if of_all:
+        outputs = replicas.mean_of_logs(outputs)
     if of_epoch or not isinstance(outputs, dict):
-        metrics = model._metric_logs()
+        metrics = model._metric_logs(of_all)
         if not isinstance(outputs, dict) or set(outputs) == set(metrics):
             return sorted_logs(metrics)
     return outputs
@@ -107,7 +115,9 @@ class StepRunner:
                 turns_of(self._model).give_way()
             self._callbacks.on_steps(self._kind, seen, self.logs)
             # Single steps are enqueued ahead of the device, without a wait for it each time.
-            if epoch is not None and (self._queue is None or self._queue.may_look()):
+            # Processes look together, when the epoch has ended.
+            looks = replicas.active() is None and (self._queue is None or self._queue.may_look())
+            if epoch is not None and looks:
                 self._check_loss(seen, epoch)
                 checked = seen
         if epoch is not None and checked < seen:
@@ -146,12 +156,15 @@ class StepRunner:
         self._queue.launched()
         if self._training is not None:
             self._training.took_steps(batch + count, self._epoch_logs)
-        self._batch_end(batch + wanted - 1, LazyLogs(self._batch_logs))
+        # Several processes read them together, whether or not a callback of this one looks.
+        is_alone = replicas.active() is None
+        logs = LazyLogs(self._batch_logs) if is_alone else self._batch_logs()
+        self._batch_end(batch + wanted - 1, logs)
         return count
 
     def logs(self) -> dict[str, Any]:
-        """Returns the logs after the steps so far."""
-        return flat_logs(step_logs(self._model, self._last))
+        """Returns the logs after the steps so far, of this process alone."""
+        return flat_logs(step_logs(self._model, self._last, of_all=False))
 
     def _batch_logs(self) -> dict[str, Any]:
         return flat_logs(step_logs(self._model, self._last, of_epoch=False))
@@ -159,7 +172,7 @@ class StepRunner:
     def _check_loss(self, seen: int, epoch: int) -> None:
         if self._last is None or not self._last.notes_finite_loss:
             return
-        finite = int(self._model._state.finite_steps.read())
+        finite = int(replicas.least(float(self._model._state.finite_steps.read())))
         if finite >= seen:
             return
         if not self._warned:
@@ -185,6 +198,7 @@ def run_epochs(
 ) -> None:
     """Trains from `initial_epoch` on, and validates when it is due."""
     model.stop_training = False
+    replicas.check_alike(lambda: description_for_peers(model, feed, epochs, steps_per_epoch))
     training = Training(model, callbacks, feed, None if validation is None else validation.feed)
     training.epoch = initial_epoch
     runner = StepRunner(model, TRAIN, feed, callbacks, lambda: model.stop_training, training)

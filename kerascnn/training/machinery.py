@@ -12,6 +12,7 @@ from kerascnn import _core, config
 from kerascnn.callbacks.callback_list import CallbackList
 from kerascnn.device import current as current_device
 from kerascnn.device import device as on_device
+from kerascnn.distribution import replicas
 from kerascnn.training import memory
 from kerascnn.training.arguments import Running, standardize_verbosity
 from kerascnn.training.batch_feed import BatchFeed
@@ -25,6 +26,7 @@ from kerascnn.training.kept_feeds import OF_RUNS, KeptFeeds, form_of
 from kerascnn.training.layer_settings import LayerSettings
 from kerascnn.training.logs import flat_logs, host_results
 from kerascnn.training.loops import step_logs
+from kerascnn.training.shares import own_part
 from kerascnn.training.steps import (
     PREDICT,
     TEST,
@@ -107,8 +109,15 @@ class StepMachinery:
             for metric in (item.metrics if isinstance(item, CompileMetrics) else [item])
         ]
 
-    def _metric_logs(self) -> dict[str, Any]:
-        return host_results(self.metrics)
+    def _loss_metrics(self) -> list:
+        """Returns the means of the losses: of the whole one, and of each output's."""
+        of_outputs = [] if self._compile_loss is None else self._compile_loss.metrics
+        return [self._loss_tracker, *of_outputs]
+
+    def _metric_logs(self, of_all: bool = True) -> dict[str, Any]:
+        """Returns the results of all metrics, with `of_all` those of all processes."""
+        with replicas.whole_metrics(self._all_metrics() if of_all and replicas.active() else []):
+            return host_results(self.metrics)
 
     def _device(self) -> str:
         return device_of(self.weights, current_device())
@@ -296,9 +305,12 @@ class StepMachinery:
     def _run_step(self, kind: str, data: ArrayData) -> Step:
         with self._finding_parts_once():
             state = self._prepare(kind, data)
+            data, share = own_part(kind, data)
             data.settle(state.device)
             arrays = data.unique_arrays()
-            source = describe_source(data.structure, arrays, data.num_samples, None, False)
+            source = describe_source(
+                data.structure, arrays, data.num_samples, None, False, share=share
+            )
             step = self._compiled_step(kind, source, state)
         if kind != PREDICT:
             self._check_labels(data)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import ops, tracing, trees
+from kerascnn.distribution import replicas
 from kerascnn.metrics.recording import current_recording
 from kerascnn.training.eager import current_step
 from kerascnn.training.gradients import current_trace, last_gradients, zero_grad
@@ -222,7 +223,9 @@ class StepMethods(StepMachinery):
 
     def _add_to_loss_tracker(self, loss: Any, x: Any) -> None:
         first = next(leaf for leaf in trees.flatten(x) if leaf is not None)
-        self._loss_tracker.update_state(loss, sample_weight=int(first.shape[0]))
+        share = replicas.current_share()
+        samples = int(first.shape[0]) if share is None else share.samples_of_mean
+        self._loss_tracker.update_state(loss, sample_weight=samples)
         step = current_step()
         if step is not None:
             step.note_loss(self._loss_tracker.total.value)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerascnn import _core, config, tracing, trees
 from kerascnn.device import device as on_device
+from kerascnn.distribution import replicas
+from kerascnn.distribution.replicas import Share
 from kerascnn.metrics.recording import StepRecording, record_step
 from kerascnn.ops import dispatch
 from kerascnn.tracing import Trace
@@ -27,7 +30,8 @@ class BatchSource(NamedTuple):
     `rows` is the length of the order that batches are gathered by, and `counts` whether the step is
     one of several that a counter on the device walks through. Without an order (`rows` is None) the
     arrays are the batch. `collects` says of how many steps the outputs stay on the device for the
-    host to take them at once, where they can; 0 where it takes those of each step.
+    host to take them at once, where they can; 0 where it takes those of each step. Where several
+    processes train, `share` is the part of the whole batch that the step computes.
     """
 
     # the step's arguments, with an index into `specs` or None in place of each array
@@ -37,6 +41,7 @@ class BatchSource(NamedTuple):
     rows: int | None
     counts: bool
     collects: int = 0
+    share: Share | None = None
 
     @property
     def key(self) -> tuple:
@@ -44,6 +49,9 @@ class BatchSource(NamedTuple):
 
     def with_batch_size(self, batch_size: int) -> BatchSource:
         """Returns the same source for another batch size, to plan its memory."""
+        if self.share is not None:
+            total = batch_size * self.share.processes
+            self = self._replace(share=Share(batch_size, total, self.share.processes))
         if self.rows is not None:
             return self._replace(batch_size=batch_size)
         specs = tuple(((batch_size, *shape[1:]), dtype) for shape, dtype in self.specs)
@@ -58,6 +66,7 @@ def describe_source(
     counts: bool,
     length: int | None = None,
     collects: int = 0,
+    share: Share | None = None,
 ) -> BatchSource:
     """Returns the source for `arrays`, with `length` rows if not all are on the device at once."""
     places = {id(array): place for place, array in enumerate(arrays)}
@@ -67,7 +76,7 @@ def describe_source(
     specs = tuple(
         ((len(a) if length is None else length, *a.shape[1:]), a.dtype.name) for a in arrays
     )
-    return BatchSource(indexed, specs, batch_size, rows, counts, collects)
+    return BatchSource(indexed, specs, batch_size, rows, counts, collects, share)
 
 
 class Step:
@@ -176,12 +185,13 @@ def compile_step(
         on_device(state.device),
         Trace(state.device) as trace,
         record_step(recording),
+        replicas.sharing(source.share),
     ):
         recording.trace = trace
         with tracing.scope("data"):
             batch = _gather_batch(trace, source, state)
         step = {TRAIN: model.train_step, TEST: model.test_step, PREDICT: model.predict_step}[kind]
-        with PythonState(model) as before:
+        with PythonState(model) as before, keeping_metrics(model, source.share):
             results = checked_results(model, kind, step(batch))
         before.warn_of_changes(state.warned_of, f"{kind}_step")
         if source.counts:
@@ -209,6 +219,27 @@ def compile_step(
         allocates=allocates,
     )
     return CompiledStep(program, recording, results_structure(results), buffers)
+
+
+@contextlib.contextmanager
+def keeping_metrics(model: Any, share: Share | None) -> Iterator[None]:
+    """A block that leaves metrics as they are where the step's samples are not its own.
+
+    Means of losses count: what layers add to the loss belongs to all processes.
+    """
+    if share is None or not share.is_empty:
+        yield
+        return
+    losses = model._loss_metrics()
+    kept = [m for m in model._all_metrics() if all(m is not loss for loss in losses)]
+    variables = [variable for metric in kept for variable in metric._unsettled()]
+    values = [
+        value.copy() if isinstance(value, _core.Tensor) else value
+        for value in (variable.value for variable in variables)
+    ]
+    yield
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
 
 
 def checked_results(model: Any, kind: str, results: Any) -> Any:

@@ -9,6 +9,7 @@ from kerascnn import metrics as metrics_module
 from kerascnn import optimizers
 from kerascnn.callbacks.history import History
 from kerascnn.device import device as on_device
+from kerascnn.distribution import replicas
 from kerascnn.layers.state import unique
 from kerascnn.metrics.recording import current_recording
 from kerascnn.stateless import StatelessTrainer
@@ -30,6 +31,7 @@ from kerascnn.training.loops import (
     run_test,
 )
 from kerascnn.training.prediction import Predictor
+from kerascnn.training.shares import SharedPrediction
 from kerascnn.training.sources import as_data, unpack_validation_data
 from kerascnn.training.step_methods import StepMethods
 from kerascnn.training.steps import (
@@ -410,11 +412,14 @@ class Trainer(StepMethods, StatelessTrainer):
             return end(found, as_tensor)
         data = as_data(x, prepare=self._host_preparation())
         size = standardize_batch_size(batch_size, data, steps, "steps")
+        shared = SharedPrediction(data, size, steps)
+        data, steps = shared.data, shared.steps
         feed = self._feed(PREDICT, data, size, once=True)
         steps = limit_steps(steps, feed.num_batches)
         callback_list = self._callback_list(callbacks, verbose, 1, steps or feed.num_batches)
         with self._running(callback_list, feed):
-            return Predictor(self, feed, callback_list, as_tensor).run(steps)
+            found = Predictor(self, feed, callback_list, as_tensor).run(steps)
+        return shared.whole(found, as_tensor)
 
     @trained_by_one_thread
     def profile(
@@ -445,6 +450,7 @@ class Trainer(StepMethods, StatelessTrainer):
         Raises:
             ValueError: before `compile`, and for data or arguments that don't fit.
             DeviceError: on a GPU without its profiling library (CUPTI); says what to do.
+            RuntimeError: where several processes train the model.
 
         >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(2, name="last")])
         >>> model.compile("sgd", "mse")
@@ -455,6 +461,11 @@ class Trainer(StepMethods, StatelessTrainer):
         from kerascnn.profiler.training import profile_training
 
         self._assert_compile_called("profile")
+        if replicas.active() is not None:
+            raise RuntimeError(
+                "profile() measures one process, and several train this model now. Call "
+                "keras.distribution.set_distribution(None) first, or profile without a launcher."
+            )
         return profile_training(self, x, y, sample_weight, batch_size, steps)
 
     @filter_traceback

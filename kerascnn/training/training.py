@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerascnn.callbacks.callback_list import CallbackList
+from kerascnn.distribution import replicas
 from kerascnn.training import random_places
 from kerascnn.training.batch_feed import BatchFeed
 from kerascnn.training.feed import Feed
@@ -68,6 +69,10 @@ class Training:
     def state(self) -> dict[str, Any]:
         """Returns all that the rest of the training depends on, nested, with arrays in it."""
         feeds = self._feeds.items()
+        # An epoch begins with metrics that have seen nothing.
+        metrics = self._model._all_metrics() if self.batch else []
+        with replicas.whole_metrics(metrics):
+            seen = _values(self._metrics()) if self.batch else {}
         return {
             "epoch": self.epoch,
             "batch": self.batch,
@@ -76,8 +81,7 @@ class Training:
             "has_stopped": bool(self._model.stop_training),
             "finite_steps": 0.0 if self._steps is None else float(self._steps.finite_steps.read()),
             "variables": _values(self._variables()),
-            # An epoch begins with metrics that have seen nothing.
-            "metrics": _values(self._metrics()) if self.batch else {},
+            "metrics": seen,
             "callbacks": {} if self._callbacks is None else self._callbacks.state_dict(),
             "feeds": {name: feed.position for name, feed in feeds if feed is not None},
             "random": random_places.take(),
@@ -122,7 +126,8 @@ class Training:
                 metrics = self._metrics()
                 _check(state["metrics"], metrics, "these metrics")
                 self._set(state)
-                _assign(metrics, state["metrics"])
+                for name, variable in metrics.items():
+                    replicas.assign_whole(variable, state["metrics"][name])
                 if self._steps is not None:
                     self._steps.finite_steps.write(np.float32(state["finite_steps"]))
                 self._set_places(state)

@@ -7,10 +7,13 @@ import sys
 from typing import Any
 
 from kerascnn import config
+from kerascnn.distribution import replicas
 
 
 def print_msg(message: Any, line_break: bool = True) -> None:
     """Shows a message; see `config.disable_interactive_logging`.
+
+    Where several processes train one model, the first one shows it.
 
     Args:
         message: What to show.
@@ -22,6 +25,8 @@ def print_msg(message: Any, line_break: bool = True) -> None:
     >>> print_msg("Epoch 1: early stopping")
     Epoch 1: early stopping
     """
+    if not replicas.is_first():
+        return
     text = str(message)
     if not config.is_interactive_logging_enabled():
         logging.getLogger("kerascnn").info(text)

@@ -18,6 +18,7 @@ NAMESPACES = (
     "datasets.cifar100",
     "datasets.fashion_mnist",
     "datasets.mnist",
+    "distribution",
     "dtype_policies",
     "initializers",
     "layers",

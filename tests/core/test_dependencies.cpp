@@ -12,13 +12,16 @@ namespace {
 
 class NoKernel : public Kernel {
  public:
-  explicit NoKernel(bool keeps_state = false) : keeps_state_(keeps_state) {}
+  explicit NoKernel(bool keeps_state = false, bool meets_processes = false)
+      : keeps_state_(keeps_state), meets_processes_(meets_processes) {}
   void run(const KernelArgs&) override {}
   bool keeps_state() const override { return keeps_state_; }
+  bool meets_processes() const override { return meets_processes_; }
   std::string description() const override { return "nothing"; }
 
  private:
   bool keeps_state_;
+  bool meets_processes_;
 };
 
 char memory[4096];
@@ -51,7 +54,8 @@ bool must_wait(const Instruction& later, const Instruction& earlier) {
     return false;
   };
   const bool is_state_shared = later.kernel == earlier.kernel && later.kernel->keeps_state();
-  return is_state_shared || meets(later.reads, earlier.writes) ||
+  const bool both_meet = later.kernel->meets_processes() && earlier.kernel->meets_processes();
+  return is_state_shared || both_meet || meets(later.reads, earlier.writes) ||
          meets(later.writes, earlier.writes) || meets(later.writes, earlier.reads);
 }
 
@@ -168,6 +172,13 @@ TEST(runs_of_one_kernel_object_keep_their_order_if_it_keeps_state) {
   CHECK((find_dependencies(list, 2) == Dependencies{{}, {}, {0}, {1}}));
   list[0].kernel = list[1].kernel = std::make_shared<NoKernel>(true);
   CHECK((find_dependencies(list, 2) == Dependencies{{}, {0}, {1}, {2}}));
+}
+
+TEST(processes_meet_in_the_order_of_the_list) {
+  List list = {instruction("x", "a"), instruction("y", "b"), instruction("z", "c")};
+  list[0].kernel = std::make_shared<NoKernel>(false, true);
+  list[2].kernel = std::make_shared<NoKernel>(false, true);
+  CHECK((find_dependencies(list, 2) == Dependencies{{}, {}, {0}, {2}, {1}, {3}}));
 }
 
 TEST(the_last_step_is_in_the_first_lane_and_neighbours_are_in_different_ones) {

@@ -15,6 +15,7 @@ WANTED_FILES = {
     "cifar10_resnet": "the CIFAR files",
     "cifar10_speedrun": "the CIFAR files",
     "custom_training_loop": "IDX",
+    "distributed_mnist": "IDX",
     "lenet": "IDX",
     "mnist_cnn": "IDX",
     "mnist_lstm": "IDX",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .case import TOLERANCE, Bad, large, normal, row, zeros
@@ -196,7 +198,22 @@ def _cast_all():
     return rows
 
 
-CASES = [*_random(), *_optimizers(), *_cast_all()]
+def _all_reduce():
+    def make(shapes, scale, factor):
+        attributes = {"processes": 1, "scale": scale, "factor": factor}
+        return lambda rng: ([normal(rng, *shape) for shape in shapes], attributes)
+
+    return [
+        row("all_reduce", "one", make([(3, 4)], 1.0, 1.0)),
+        row("all_reduce", "several", make(_SHAPES, 0.5, 3.0)),
+        row("all_reduce", "many", make([(int(i % 5 + 1), 3) for i in range(250)], 1.0, 0.25)),
+        row("all_reduce", "of_nothing", make([(0, 3), (2,)], 1.0, 1.0)),
+        row("all_reduce", "without_a_share", make(_SHAPES, 0.0, 1.0)),
+        row("all_reduce", "large", make([(65_537, 3), (2,)], 1.0, 0.5), large=True, gradient=False),
+    ]
+
+
+CASES = [*_random(), *_optimizers(), *_cast_all(), *_all_reduce()]
 
 
 def _bad():
@@ -209,6 +226,7 @@ def _bad():
     sgd = {"count": 1, "momentum": 0.0, "nesterov": False}
     adam = {"count": 1, "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7}
     step = np.int64(0)
+    alone = {"processes": 1, "scale": 1.0, "factor": 1.0}
     v = ValueError
     return [
         Bad("random_uniform", [whole], uniform, v, "the random state must be int64 (2,)"),
@@ -284,6 +302,11 @@ def _bad():
             TypeError,
             "must have one dtype",
         ),
+        Bad("all_reduce", [], alone, v, "all_reduce: expected at least 1 input"),
+        Bad("all_reduce", [whole], alone, TypeError, "all_reduce: the inputs must be floating"),
+        Bad("all_reduce", [x, zeros(3, dtype="float64")], alone, TypeError, "must have one dtype"),
+        Bad("all_reduce", [x], {**alone, "processes": 0}, v, "processes must be positive"),
+        Bad("all_reduce", [x], {**alone, "scale": math.inf}, v, "scale must be finite"),
         Bad(
             "cast_all", [x], {"dtype": "float32"}, v, "cast_all: dtype must be float16 or bfloat16"
         ),

@@ -50,3 +50,9 @@ def adam_update(learning_rate, iterations, *tensors, count, beta_1, beta_2, epsi
 @reference("cast_all")
 def cast_all(*tensors, dtype):
     return tensors
+
+
+@reference("all_reduce")
+def all_reduce(*tensors, processes, scale, factor):
+    assert processes == 1  # sums over several are those of tests/distribution
+    return tuple(x * scale * factor if scale else np.zeros_like(x) for x in tensors)

@@ -1,0 +1,32 @@
+#include "core/backend/collectives.h"
+
+#include <atomic>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace kerascnn {
+namespace {
+
+std::atomic<std::shared_ptr<const Collectives>>& registered() {
+  static auto* const value = new std::atomic<std::shared_ptr<const Collectives>>();
+  return *value;
+}
+
+}  // namespace
+
+void set_collectives(std::shared_ptr<const Collectives> collectives) {
+  registered() = std::move(collectives);
+}
+
+std::shared_ptr<const Collectives> collectives_for(std::string_view op, int64_t processes) {
+  std::shared_ptr<const Collectives> found = registered();
+  const int64_t there = found == nullptr ? 1 : found->processes;
+  if (there != processes) {
+    throw DeviceError(message(op, ": it is for ", processes, " processes, but this one is one of ",
+                              there, "; call keras.distribution.initialize() in each of them"));
+  }
+  return found;
+}
+
+}  // namespace kerascnn

@@ -1,0 +1,275 @@
+"""How a model is trained on several devices: each has all weights and a share of each batch."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+from kerascnn.device import current as current_device
+from kerascnn.distribution import processes, replicas
+from kerascnn.distribution.device_mesh import DeviceMesh, list_devices
+from kerascnn.distribution.launch import find_world
+
+_distribution: DataParallel | None = None
+
+
+class DataParallel:
+    """Each device has all weights and computes a share of each batch.
+
+    With it set, `fit`, `evaluate` and `train_on_batch` take batches of which each process computes
+    its share, and losses, metrics, gradients and weights are those of one device on the whole
+    batches, to rounding; see `docs/distribution.md`. With one device nothing changes.
+
+    Args:
+        device_mesh: a `DeviceMesh` with one axis, in place of `devices`.
+        devices: names of devices, by default `list_devices()`: those of all processes.
+        auto_shard_dataset: whether all processes have the same data, of which each takes its share.
+            Otherwise generators, `PyDataset`s and other sources of batches give each process its
+            own samples. Arrays are always the same in all processes.
+
+    Raises:
+        ValueError: for `device_mesh` together with `devices`, a device listed twice, and devices
+            that are not those of all processes.
+        RuntimeError: where a launcher has started several processes and `initialize()` was not
+            called, and for several processes on GPUs.
+
+    >>> keras.distribution.initialize()
+    >>> keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0"]))
+    >>> keras.distribution.distribution().num_processes
+    1
+    >>> keras.distribution.set_distribution(None)
+    """
+
+    def __init__(
+        self,
+        device_mesh: DeviceMesh | None = None,
+        devices: Sequence[str] | None = None,
+        auto_shard_dataset: bool = True,
+    ):
+        if processes.world() is None and (started := find_world()).size > 1:
+            raise RuntimeError(
+                f"{started.launcher} has started {started.size} processes that don't know one "
+                "another yet: call keras.distribution.initialize() first."
+            )
+        if device_mesh is not None and devices is not None:
+            raise ValueError(
+                "DataParallel takes `device_mesh` or `devices`, not both. Received: "
+                f"device_mesh={device_mesh}, devices={list(devices)}"
+            )
+        if device_mesh is None:
+            names = list(devices) if devices is not None else _default_devices()
+            device_mesh = DeviceMesh((len(names),), ["batch"], names)
+        elif not isinstance(device_mesh, DeviceMesh):
+            raise ValueError(f"`device_mesh` must be a DeviceMesh. Received: {device_mesh!r}")
+        if len(device_mesh.shape) > 1:
+            warnings.warn(
+                "DataParallel expects a mesh with one axis; all of its devices share each batch. "
+                f"Received: {device_mesh}",
+                stacklevel=2,
+            )
+        _check_devices([str(name) for name in device_mesh.devices.reshape(-1)])
+        self._device_mesh = device_mesh
+        self.auto_shard_dataset = bool(auto_shard_dataset)
+
+    @property
+    def device_mesh(self) -> DeviceMesh:
+        """The devices."""
+        return self._device_mesh
+
+    @property
+    def batch_dim_name(self) -> str:
+        """The name of the mesh's axis along which batches are shared."""
+        return self._device_mesh.axis_names[0]
+
+    @property
+    def num_processes(self) -> int:
+        """How many processes train together."""
+        return processes.num_processes()
+
+    @property
+    def num_model_replicas(self) -> int:
+        """How many copies of the weights there are: one on each device."""
+        return int(self._device_mesh.devices.size)
+
+    @property
+    def data_shard_id(self) -> int:
+        """Which share of each batch this process takes, from 0."""
+        return processes.process_id()
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """A block in which this is the distribution."""
+        before = distribution()
+        set_distribution(self)
+        try:
+            yield
+        finally:
+            set_distribution(before)
+
+    def __repr__(self) -> str:
+        return f"<DataParallel device_mesh={self.device_mesh}>"
+
+
+def _default_devices() -> list[str]:
+    if processes.num_processes() > 1:
+        return list_devices("cpu")
+    current = current_device()
+    return ["cpu:0"] if current == "cpu" else [current.replace("cuda", "gpu")]
+
+
+def _check_devices(names: list[str]) -> None:
+    size = processes.num_processes()
+    if size > 1:
+        if current_device() != "cpu":
+            raise RuntimeError(
+                f"There are {size} processes, and this one computes on {current_device()}: between "
+                "GPUs of several processes kerascnn moves nothing. Train on their CPUs: call "
+                "keras.config.set_device('cpu'), or set KERASCNN_DEVICE=cpu."
+            )
+        expected = list_devices("cpu")
+        if sorted(names) != sorted(expected):
+            raise ValueError(
+                f"{size} processes train together, one on each of {expected}: a distribution has "
+                f"all of these and no other. Received: {names}"
+            )
+        return
+    if len(names) > 1:
+        raise ValueError(
+            f"One process computes on one device. Received {len(names)}: {names}. Start one "
+            f"process for each with a launcher: mpirun -n {len(names)} python ..."
+        )
+    kind = "cpu" if names[0].lower().startswith("cpu") else "gpu"
+    known = list_devices(kind)
+    if names[0].lower().replace("cuda", "gpu") not in known:
+        raise ValueError(
+            f"There is no device {names[0]!r}; there are {known or 'none of its kind'}."
+        )
+
+
+def set_distribution(value: Any) -> None:
+    """Makes all training from now on use a distribution, or none.
+
+    Args:
+        value: a `DataParallel`, or None.
+
+    Raises:
+        TypeError: for anything else.
+
+    >>> keras.distribution.set_distribution(None)
+    """
+    global _distribution
+    if value is not None and not isinstance(value, DataParallel):
+        raise TypeError(
+            "set_distribution() takes a keras.distribution.DataParallel, or None. Received: "
+            f"{value!r} of type {type(value).__name__}"
+        )
+    _distribution = value
+    if value is None or processes.engine() is None:
+        replicas.activate(None)
+    else:
+        replicas.activate(replicas.Replicas(processes.engine(), value.auto_shard_dataset))
+
+
+def distribution() -> DataParallel | None:
+    """The distribution that was set.
+
+    Returns:
+        A `DataParallel`, or None.
+
+    >>> print(keras.distribution.distribution())
+    None
+    """
+    return _distribution
+
+
+def _refuse(name: str) -> NoReturn:
+    raise NotImplementedError(
+        f"keras.distribution.{name} is not available: kerascnn puts all weights on each device. "
+        "Use keras.distribution.DataParallel()."
+    )
+
+
+class ModelParallel:
+    """Not available: models of which each device has a part.
+
+    Args:
+        layout_map: where the parts of each weight would be.
+        batch_dim_name: the axis of the devices along which batches would be shared.
+        auto_shard_dataset: see `DataParallel`.
+
+    Raises:
+        NotImplementedError: always; use `DataParallel`.
+
+    >>> keras.distribution.ModelParallel()  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    NotImplementedError: keras.distribution.ModelParallel is not available...
+    """
+
+    def __init__(
+        self,
+        *,
+        layout_map: Any = None,
+        batch_dim_name: str | None = None,
+        auto_shard_dataset: bool = True,
+        **kwargs: Any,
+    ):
+        _refuse("ModelParallel")
+
+
+class LayoutMap:
+    """Not available: where the parts of each weight are.
+
+    Args:
+        device_mesh: the devices.
+
+    Raises:
+        NotImplementedError: always; use `DataParallel`.
+
+    >>> keras.distribution.LayoutMap(None)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    NotImplementedError: keras.distribution.LayoutMap is not available...
+    """
+
+    def __init__(self, device_mesh: Any):
+        _refuse("LayoutMap")
+
+
+class TensorLayout:
+    """Not available: how the axes of a tensor are spread over devices.
+
+    Args:
+        axes: names of the mesh's axes, one for each axis of the tensor.
+        device_mesh: the devices.
+
+    Raises:
+        NotImplementedError: always; use `DataParallel`.
+
+    >>> keras.distribution.TensorLayout(["batch"])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    NotImplementedError: keras.distribution.TensorLayout is not available...
+    """
+
+    def __init__(self, axes: Any, device_mesh: Any = None):
+        _refuse("TensorLayout")
+
+
+def distribute_tensor(tensor: Any, layout: Any) -> Any:
+    """Not available: a tensor of which each device has a part.
+
+    Args:
+        tensor: a tensor.
+        layout: where its parts would be.
+
+    Returns:
+        Nothing: it raises.
+
+    Raises:
+        NotImplementedError: always; use `DataParallel`.
+
+    >>> keras.distribution.distribute_tensor(None, None)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    NotImplementedError: keras.distribution.distribute_tensor is not available...
+    """
+    _refuse("distribute_tensor")

@@ -1,0 +1,155 @@
+"""Training in several processes gives what one process gives on the whole batches."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+
+from .conftest import start
+
+# In float64: a few hundred additions in another order, and steps of optimizers that divide by small
+# numbers in between.
+TOLERANCE = {"rtol": 1e-9, "atol": 1e-11}
+# In float32, 15 steps of Adam.
+FLOAT32 = {"rtol": 2e-3, "atol": 2e-5}
+
+# Each of them gives the same in one process and in several.
+SAME = (
+    "arrays",
+    "metrics",
+    "short_arrays",
+    "weighted",
+    "reductions",
+    "masked",
+    "outputs",
+    "normalized",
+    "sources",
+    "own_step",
+    "own_loop",
+    "wide",
+    "at_once",
+    "optimizers",
+    "digits",
+)
+OTHERS = ("normalized_apart", "noise", "callbacks", "resumed")
+
+
+def results(folder, job, rank=0):
+    with np.load(folder / f"{job}.{rank}.npz") as file:
+        return dict(file)
+
+
+@pytest.fixture(scope="module")
+def runs(mpi, tmp_path_factory):
+    """Returns a function that gives the folder with the results of so many processes."""
+    folders = {}
+
+    def run(size, again=0):
+        key = size, again
+        if key not in folders:
+            folder = tmp_path_factory.mktemp(f"of_{size}")
+            own = ["own_sources_of_2", "own_sources_of_3"] if size == 1 else ["own_sources"]
+            outcome = start(size, folder, *SAME, *OTHERS, *own)
+            assert outcome.code == 0, outcome.output
+            assert outcome.output.count("finished") == size, outcome.output
+            folders[key] = folder
+        return folders[key]
+
+    return run
+
+
+def check_equal(found, expected, tolerance=TOLERANCE):
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, err_msg=name, **tolerance)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("job", SAME)
+def test_several_processes_train_as_one(runs, job, size):
+    expected, found = results(runs(1), job), results(runs(size), job)
+    check_equal(found, expected, FLOAT32 if job == "digits" else TOLERANCE)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_sources_of_different_lengths(runs, size):
+    """Each step computes what all processes have then; nobody waits for one that has no more."""
+    expected = results(runs(1), f"own_sources_of_{size}")
+    check_equal(results(runs(size), "own_sources"), expected)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("job", [*SAME, "own_sources", "normalized_apart", "resumed"])
+def test_all_processes_end_with_the_same_bits(runs, job, size):
+    first = results(runs(size), job)
+    for rank in range(1, size):
+        other = results(runs(size), job, rank)
+        assert first.keys() == other.keys()
+        for name, value in first.items():
+            assert value.tobytes() == other[name].tobytes(), name
+
+
+@pytest.mark.parametrize("job", [*SAME, "own_sources", "normalized_apart", "noise"])
+def test_two_runs_end_with_the_same_bits(runs, job):
+    for rank in range(3):
+        once, twice = results(runs(3), job, rank), results(runs(3, again=1), job, rank)
+        for name, value in once.items():
+            assert value.tobytes() == twice[name].tobytes(), name
+
+
+def test_statistics_of_shares_are_not_those_of_the_batch(runs):
+    """Otherwise `normalized` would say nothing about `synchronized=True`."""
+    alone, several = (results(runs(size), "normalized_apart") for size in (1, 3))
+    assert np.abs(alone["weight_0"] - several["weight_0"]).max() > 1e-4
+
+
+def test_dropout_differs_by_process(runs):
+    kept = [results(runs(3), "noise", rank)["kept"] != 0 for rank in range(3)]
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        assert 5 < (kept[a] != kept[b]).sum() < 35  # of 40, half of which differ on average
+    weights = [results(runs(3), "noise", rank)["weights"].tobytes() for rank in range(3)]
+    assert len(set(weights)) == 1
+
+
+def test_a_resumed_training_ends_with_the_same_bits(runs):
+    for size in (1, 3):
+        found = results(runs(size), "resumed")
+        assert not found["left"]  # the file of the state is removed in the end
+        for name in [name for name in found if name.startswith("weight")]:
+            assert found[name].tobytes() == found[f"whole_{name}"].tobytes(), name
+        np.testing.assert_array_equal(found["log_loss"], found["whole_log_loss"])
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 2), (1, 3), (2, 1)])
+def test_another_number_of_processes_goes_on(mpi, tmp_path, before, after):
+    found = {}
+    # Where nothing is left of an earlier training, this one begins anew.
+    for name, jobs in {
+        "whole": [(1, "ended")],
+        "parts": [(before, "begun"), (after, "ended")],
+    }.items():
+        for size, job in jobs:
+            outcome = start(size, tmp_path, job)
+            assert outcome.code == 0, outcome.output
+            assert (tmp_path / "moving").exists() == (job == "begun")
+        found[name] = results(tmp_path, "ended")
+    check_equal(found["parts"], found["whole"])
+
+
+def test_hooks_and_files(runs):
+    alone = results(runs(1), "callbacks")
+    for rank in range(3):
+        found = results(runs(3), "callbacks", rank)
+        # Three epochs, after which nothing had improved by 100: all processes stop.
+        assert len(found["log_loss"]) == 3
+        np.testing.assert_allclose(found["everywhere"], alone["everywhere"], **TOLERANCE)
+        assert found["only_first"] == (3 if rank == 0 else 0)
+    files = str(results(runs(3), "callbacks")["files"]).split("|")
+    assert [name for name in files if name.endswith("csv")] == ["log-0.csv"]
+    assert len([name for name in files if name.endswith(".weights.h5")]) == 4
+    with (runs(3) / "callbacks-3" / "log-0.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    found = results(runs(3), "callbacks")["log_loss"]
+    assert [float(row["loss"]) for row in rows] == found.tolist()
