@@ -68,5 +68,13 @@ class Initializer:
 
         Args:
             config: The dictionary.
+
+        Raises:
+            TypeError: for a class that gives no values, such as `RandomInitializer`.
         """
+        if cls.__call__ is Initializer.__call__ and cls.draw is Initializer.draw:
+            raise TypeError(
+                f"{cls.__name__} is a base of initializers and gives no values. Name a class that "
+                "does, such as RandomNormal."
+            )
         return cls(**config)

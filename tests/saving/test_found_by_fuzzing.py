@@ -122,3 +122,11 @@ def test_large_matrices_that_would_be_unrolled(tmp_path, name):
         file.attrs["model_config"] = text
     with pytest.raises(ValueError, match=r"would be listed one by one|more than the file holds"):
         keras.saving.load_model(path)
+
+
+@pytest.mark.parametrize("name", ["Initializer", "RandomInitializer"])
+def test_initializers_that_give_no_values_are_refused(name):
+    config = keras.layers.Dense(2).get_config()
+    config["kernel_initializer"] |= {"class_name": name, "config": {}}
+    with pytest.raises(TypeError, match=f"{name} is a base of initializers"):
+        keras.layers.Dense.from_config(config)
