@@ -146,14 +146,21 @@ class IndexedDataset(Dataset):
         """A sample or a batch, in the order of the pass that was begun last."""
         return self._at(index, self._order)
 
-    def _at(self, index: int, order: np.ndarray[Any, Any]) -> Any:
+    def _at(
+        self,
+        index: int,
+        order: np.ndarray[Any, Any],
+        rows: Callable[[int], slice] | None = None,
+    ) -> Any:
         if not 0 <= index < len(self):
             kind = "samples" if self.batch_size is None else "batches"
             raise IndexError(f"There are {len(self)} {kind}. Received: index={index}")
         if self.batch_size is None:
             return self._samples[int(order[index])]
         chosen = order[index * self.batch_size : (index + 1) * self.batch_size]
-        return self._samples.gather(chosen)
+        if rows is None:
+            return self._samples.gather(chosen)
+        return self._samples.gather(chosen[rows(len(chosen))]), len(chosen)
 
     def _generators(self) -> list[np.random.Generator]:
         return [] if self._orders is None else [self._orders]
@@ -165,17 +172,31 @@ class IndexedDataset(Dataset):
     def _begin_at(self, first: int) -> Iterator[Any]:
         return self._elements(self._draw_order(), first) if first else self._begin()
 
+    def _begin_own(self, rows: Callable[[int], slice], first: int) -> Iterator[tuple[Any, int]]:
+        """Begins a pass of batches of which only some rows are made, and their sizes with all rows.
+
+        Args:
+            rows: Chooses the rows of a batch by its size.
+            first: The batch to begin with.
+        """
+        yield from self._elements(self._draw_order(), first, rows)
+
     def _draw_order(self) -> np.ndarray[Any, Any]:
         if self._orders is not None:
             self._order = self._orders.permutation(len(self._samples))
         return self._order
 
-    def _elements(self, order: np.ndarray[Any, Any], first: int) -> Iterator[Any]:
+    def _elements(
+        self,
+        order: np.ndarray[Any, Any],
+        first: int,
+        rows: Callable[[int], slice] | None = None,
+    ) -> Iterator[Any]:
         indices = range(first, len(self))
         if not self._workers:
-            yield from (self._at(index, order) for index in indices)
+            yield from (self._at(index, order, rows) for index in indices)
             return
-        made = made_ahead(lambda i: self._at(i, order), indices, self._workers, self._workers)
+        made = made_ahead(lambda i: self._at(i, order, rows), indices, self._workers, self._workers)
         with contextlib.closing(made):
             yield from made
 

@@ -235,6 +235,16 @@ def whole_metrics(metrics: Sequence[Any]) -> Iterator[None]:
             variable.assign(value)
 
 
+def of_each(value: Any) -> list[Any]:
+    """The values of all processes in their order; nothing where this one is alone."""
+    return [] if _active is None else _active.engine.gather_objects(value)
+
+
+def own_of_each(values: list[Any]) -> Any:
+    """What this process had of what `of_each` returned, None for another number of processes."""
+    return values[_active.rank] if _active is not None and len(values) == _active.size else None
+
+
 def assign_whole(variable: Any, value: np.ndarray) -> None:
     """Gives a metric's variable what all processes together have seen: the first one has it all."""
     adds_up = variable.aggregation == "sum"

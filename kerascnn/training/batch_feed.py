@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kerascnn.distribution import replicas
@@ -14,7 +15,7 @@ from kerascnn.training.batch_forms import BatchForm, form_of, look_at
 from kerascnn.training.data import ArrayData
 from kerascnn.training.device_arrays import Array
 from kerascnn.training.routes import make_route
-from kerascnn.training.shares import OwnBatches, own_part
+from kerascnn.training.shares import OwnBatches, own_part, rows_to_compute
 from kerascnn.training.steps import PREDICT, Step, describe_source
 from kerascnn.training.streams import BatchStream
 
@@ -65,6 +66,7 @@ class BatchFeed:
         self._before_pass: dict[str, Any] = {}  # where generators and the source were
         # Where several processes train, each takes its share of each batch, or brings its own.
         self._processes = None if kind == PREDICT else replicas.active()
+        self._gives_sizes = False  # true if the pass makes the own rows of each batch only
         self._meeting: Any = None  # where processes with batches of their own agree on each
         self.num_batches = stream.num_batches
         if self.num_batches == 0:
@@ -131,7 +133,11 @@ class BatchFeed:
         self.close()
         if self.keeps_places:
             self._before_pass = self._places()
-        self._iterator = self._stream.begin(first)
+        own = None
+        if self._processes is not None and self._meeting is None:
+            own = self._stream.begin_own(partial(rows_to_compute, self._processes), first)
+        self._gives_sizes = own is not None
+        self._iterator = self._stream.begin(first) if own is None else own
         self._seen = first
 
     def _places(self) -> dict[str, Any]:
@@ -286,6 +292,9 @@ class BatchFeed:
         """Checks a batch completely; returns its route and its arrays."""
         if self._meeting is not None:
             data, share = self._meeting.take()
+        elif self._gives_sizes and self._processes is not None:
+            rows, total = batch
+            data, share = self._checked(rows), self._processes.share(total)
         else:
             data, share = own_part(self._kind, self._checked(batch))
         route = self._route_for(data, share)

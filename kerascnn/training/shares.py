@@ -24,9 +24,13 @@ def own_part(kind: str, data: ArrayData) -> tuple[ArrayData, Share | None]:
     processes = replicas.active()
     if processes is None or kind == PREDICT:
         return data, None
-    share = processes.share(data.num_samples)
-    which = slice(-1, None) if share.is_empty else processes.rows(data.num_samples)
-    return data._slice(which), share
+    which = rows_to_compute(processes, data.num_samples)
+    return data._slice(which), processes.share(data.num_samples)
+
+
+def rows_to_compute(processes: Replicas, total: int) -> slice:
+    """Returns which of a batch's samples this process computes; there is at least one."""
+    return slice(-1, None) if processes.share(total).is_empty else processes.rows(total)
 
 
 class Pass(NamedTuple):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn.data import INFINITE_CARDINALITY, Dataset
+from kerascnn.data.indexed import IndexedDataset
 from kerascnn.training.data import ArrayData, check_class_weight
 
 # Keras reads so many batches of a generator before training, and starts with them each time.
@@ -54,6 +55,20 @@ class BatchStream:
                 has no numbers for its batches.
         """
         raise NotImplementedError
+
+    def begin_own(
+        self, rows: Callable[[int], slice], first: int
+    ) -> Iterator[tuple[Any, int]] | None:
+        """Begins a pass of some rows of each batch, where the source can make these alone.
+
+        Args:
+            rows: Chooses the rows of a batch by its size.
+            first: The batch to begin with.
+
+        Returns:
+            An iterator over batches of these rows and the sizes of the whole batches, or `None`.
+        """
+        return None
 
     # Where the source is, for a training that goes on where another one was interrupted.
 
@@ -200,6 +215,14 @@ class IterableStream(BatchStream):
         if isinstance(self._iterable, Dataset):
             return self._iterable._begin_at(first)
         return _without(iter(self._iterable), 0 if self.goes_on_by_itself else first)
+
+    def begin_own(
+        self, rows: Callable[[int], slice], first: int
+    ) -> Iterator[tuple[Any, int]] | None:
+        source = self._iterable
+        if isinstance(source, IndexedDataset) and source.batch_size is not None:
+            return source._begin_own(rows, first)
+        return None
 
 
 class PyDatasetStream(BatchStream):

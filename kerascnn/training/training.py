@@ -71,6 +71,7 @@ class Training:
         feeds = self._feeds.items()
         # An epoch begins with metrics that have seen nothing.
         metrics = self._model._all_metrics() if self.batch else []
+        own = _values(self._metrics()) if self.batch else {}
         with replicas.whole_metrics(metrics):
             seen = _values(self._metrics()) if self.batch else {}
         return {
@@ -82,6 +83,8 @@ class Training:
             "finite_steps": 0.0 if self._steps is None else float(self._steps.finite_steps.read()),
             "variables": _values(self._variables()),
             "metrics": seen,
+            # As many processes go on with the sums that each had, whose bits depend on their order.
+            "metrics_of_each": replicas.of_each(own),
             "callbacks": {} if self._callbacks is None else self._callbacks.state_dict(),
             "feeds": {name: feed.position for name, feed in feeds if feed is not None},
             "random": random_places.take(),
@@ -126,8 +129,12 @@ class Training:
                 metrics = self._metrics()
                 _check(state["metrics"], metrics, "these metrics")
                 self._set(state)
-                for name, variable in metrics.items():
-                    replicas.assign_whole(variable, state["metrics"][name])
+                own = replicas.own_of_each(state["metrics_of_each"])
+                if own is not None:
+                    _assign(metrics, own)
+                else:
+                    for name, variable in metrics.items():
+                        replicas.assign_whole(variable, state["metrics"][name])
                 if self._steps is not None:
                     self._steps.finite_steps.write(np.float32(state["finite_steps"]))
                 self._set_places(state)

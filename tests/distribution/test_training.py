@@ -33,7 +33,7 @@ SAME = (
     "optimizers",
     "digits",
 )
-OTHERS = ("normalized_apart", "noise", "callbacks", "resumed")
+OTHERS = ("normalized_apart", "noise", "reading", "callbacks", "resumed", "resumed_data_set")
 
 
 def results(folder, job, rank=0):
@@ -99,6 +99,20 @@ def test_two_runs_end_with_the_same_bits(runs, job):
             assert value.tobytes() == twice[name].tobytes(), name
 
 
+@pytest.mark.parametrize("size", [2, 3])
+def test_each_process_reads_its_share(runs, size):
+    alone = results(runs(1), "reading")
+    found = [results(runs(size), "reading", rank) for rank in range(size)]
+    # What the model lacks is made by the first batch of 16, which is whole in all processes.
+    made, *own = (one.pop("made")[16:] for one in (alone, *found))
+    check_equal(found[0], alone)
+    # Two epochs of 16, 16, 16 and 2 samples. Of the last two a third process computes one that does
+    # not count.
+    assert len(made) == 100
+    assert [len(one) for one in own] == {2: [50, 50], 3: [38, 32, 32]}[size]
+    assert sorted(np.unique(np.concatenate(own))) == list(range(50))
+
+
 def test_statistics_of_shares_are_not_those_of_the_batch(runs):
     """Otherwise `normalized` would say nothing about `synchronized=True`."""
     alone, several = (results(runs(size), "normalized_apart") for size in (1, 3))
@@ -113,9 +127,10 @@ def test_dropout_differs_by_process(runs):
     assert len(set(weights)) == 1
 
 
-def test_a_resumed_training_ends_with_the_same_bits(runs):
+@pytest.mark.parametrize("job", ["resumed", "resumed_data_set"])
+def test_a_resumed_training_ends_with_the_same_bits(runs, job):
     for size in (1, 3):
-        found = results(runs(size), "resumed")
+        found = results(runs(size), job)
         assert not found["left"]  # the file of the state is removed in the end
         for name in [name for name in found if name.startswith("weight")]:
             assert found[name].tobytes() == found[f"whole_{name}"].tobytes(), name

@@ -235,6 +235,22 @@ def sources():
     return found
 
 
+def reading():
+    """Which samples a process makes of a data set that is shuffled."""
+    x, y = labelled()
+    data = keras.data.Dataset.from_tensor_slices((x, y)).shuffle(SAMPLES, seed=3).batch(16)
+    gather, made = data._samples.gather, []
+
+    def counted(indices):
+        made.append(np.array(indices))
+        return gather(indices)
+
+    data._samples.gather = counted
+    model = classifier()
+    history = model.fit(data, epochs=2, verbose=0)
+    return outcome(model, history, made=np.concatenate(made))
+
+
 class OwnStep(keras.Sequential):
     def train_step(self, data):
         x, y = data
@@ -461,16 +477,16 @@ class Stop(keras.callbacks.Callback):
             raise Stopped
 
 
-def resumed(folder):
+def interrupted(folder, *data):
     """A training that is interrupted in the middle of an epoch and goes on."""
-    x, y = labelled()
     own = folder / f"state-{keras.distribution.num_processes()}"
 
     def train(*more):
         keras.utils.set_random_seed(5)
         model = classifier()
         backup = keras.callbacks.BackupAndRestore(own, save_freq=3)
-        history = model.fit(x, y, 16, epochs=3, callbacks=[backup, *more], verbose=0)
+        arguments = [part() for part in data]
+        history = model.fit(*arguments, 16, epochs=3, callbacks=[backup, *more], verbose=0)
         return outcome(model, history)
 
     with contextlib.suppress(Stopped):
@@ -479,6 +495,17 @@ def resumed(folder):
     left = own.exists()
     whole = {f"whole_{name}": value for name, value in train().items()}
     return {**found, **whole, "left": np.array(left)}
+
+
+def resumed(folder):
+    return interrupted(folder, lambda: labelled()[0], lambda: labelled()[1])
+
+
+def resumed_data_set(folder):
+    def shuffled():
+        return keras.data.Dataset.from_tensor_slices(labelled()).shuffle(SAMPLES, seed=3).batch(16)
+
+    return interrupted(folder, shuffled, lambda: None)
 
 
 def begun(folder):
