@@ -8,7 +8,7 @@
 namespace kerascnn {
 namespace {
 
-std::atomic<std::shared_ptr<const Collectives>>& registered() {
+std::atomic<std::shared_ptr<const Collectives>>& active_collectives() {
   static auto* const value = new std::atomic<std::shared_ptr<const Collectives>>();
   return *value;
 }
@@ -16,11 +16,11 @@ std::atomic<std::shared_ptr<const Collectives>>& registered() {
 }  // namespace
 
 void set_collectives(std::shared_ptr<const Collectives> collectives) {
-  registered() = std::move(collectives);
+  active_collectives() = std::move(collectives);
 }
 
 std::shared_ptr<const Collectives> collectives_for(std::string_view op, int64_t processes) {
-  std::shared_ptr<const Collectives> found = registered();
+  std::shared_ptr<const Collectives> found = active_collectives();
   const int64_t there = found == nullptr ? 1 : found->processes;
   if (there != processes) {
     throw DeviceError(message(op, ": it is for ", processes, " processes, but this one is one of ",

@@ -13,7 +13,7 @@ namespace kerascnn {
 namespace {
 
 // More threads don't copy faster: with these the memory is the limit.
-constexpr int kMostThreads = 3;
+constexpr int kMostWorkers = 3;
 
 }  // namespace
 
@@ -79,7 +79,7 @@ Workers& Workers::shared() {
 
 Workers::Workers()
     : num_threads_(static_cast<int>(std::min<int64_t>(
-          env_positive("KERASCNN_COPY_THREADS", kMostThreads), cpu::num_threads() - 1))) {}
+          env_positive("KERASCNN_COPY_THREADS", kMostWorkers), cpu::num_threads() - 1))) {}
 
 void Workers::post(std::shared_ptr<SlicedWork> work) {
   if (num_threads_ <= 0) return;

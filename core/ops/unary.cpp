@@ -37,8 +37,8 @@ std::vector<TensorSpec> infer_cast(const Attributes& attributes, Specs inputs) {
 }
 
 // What the gradient of such an op is made of: the gradient of the result, the input, the result.
-struct Call {
-  explicit Call(GradientContext& context)
+struct UnaryCall {
+  explicit UnaryCall(GradientContext& context)
       : gy{&context, context.output_gradient()},
         x{&context, context.input(0)},
         y{&context, context.output(0)} {}
@@ -54,11 +54,11 @@ Expression bell(Expression x) {
 }
 
 // sign, floor, ceil and round are constant almost everywhere.
-Expression zeros(const Call& v) { return {v.x.context, v.x.context->full_like(v.x.id, 0.0)}; }
+Expression zeros(const UnaryCall& v) { return {v.x.context, v.x.context->full_like(v.x.id, 0.0)}; }
 
 // The limits count as inside.
 std::vector<ValueId> clip_gradient(GradientContext& context) {
-  const Call v(context);
+  const UnaryCall v(context);
   const Expression low = v.x.number(context.attributes().get_double("min"));
   const Expression high = v.x.number(context.attributes().get_double("max"));
   const Expression inside =
@@ -70,7 +70,7 @@ std::vector<ValueId> clip_gradient(GradientContext& context) {
 std::vector<ValueId> cast_gradient(GradientContext& context) {
   const DType from = context.spec(context.input(0)).dtype;
   if (!is_floating(from) || !is_floating(context.spec(context.output(0)).dtype)) return {kNoValue};
-  return {Call(context).gy.call("cast", {{"dtype", dtype_name(from)}}).id};
+  return {UnaryCall(context).gy.call("cast", {{"dtype", dtype_name(from)}}).id};
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ std::vector<ValueId> cast_gradient(GradientContext& context) {
       .name = #op_name,                                                  \
       .infer = infer_unary<ElementOp::op_name>,                          \
       .gradient = [](GradientContext& context) -> std::vector<ValueId> { \
-        const Call v(context);                                           \
+        const UnaryCall v(context);                                      \
         return {(formula).id};                                           \
       },                                                                 \
       .in_place = in_place_first,                                        \

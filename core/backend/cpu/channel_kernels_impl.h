@@ -9,7 +9,7 @@ namespace kerascnn::cpu::KERASCNN_SIMD {
 namespace {
 
 // Sums of up to so many rows are kept in float, longer ones in double.
-constexpr int64_t kSumRows = 64;
+constexpr int64_t kChannelSumRows = 64;
 
 void normalize(const NormalizedColumns& columns, const float* x, int64_t rows, int64_t width,
                float* y) {
@@ -57,8 +57,8 @@ KERASCNN_INLINE void sum_terms_of(const Terms& terms, int64_t column, int64_t co
   for (int v = 0; v < vectors; ++v) {
     middle[v] = load_some(terms.middle + column + v * kWidth, count - v * kWidth);
   }
-  for (int64_t first = 0; first < rows; first += kSumRows) {
-    const int64_t last = first + kSumRows < rows ? first + kSumRows : rows;
+  for (int64_t first = 0; first < rows; first += kChannelSumRows) {
+    const int64_t last = first + kChannelSumRows < rows ? first + kChannelSumRows : rows;
     Vec sum[vectors] = {}, product[vectors] = {};
     for (int64_t row = first; row < last; ++row) {
       for (int v = 0; v < vectors; ++v) {

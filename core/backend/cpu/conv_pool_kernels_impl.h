@@ -8,7 +8,7 @@ namespace kerascnn::cpu::KERASCNN_SIMD {
 
 namespace {
 
-constexpr int kMostSums = kRegisters == 32 ? 24 : 12;
+constexpr int kMostPooledSums = kRegisters == 32 ? 24 : 12;
 
 // The gradients before relu of up to kWidth filters from `at` on, 0 behind the last one.
 KERASCNN_INLINE Vec gradients_at(const PooledGradients& g, int64_t at, int64_t count) {
@@ -59,16 +59,16 @@ KERASCNN_INLINE void with_columns(const PatchPiece& piece, const Arguments&... a
   Loop::template run<rows, columns>(piece, arguments...);
 }
 
-constexpr int most_columns(int rows) {
-  return kMostSums / rows < kMostPieceColumns ? kMostSums / rows : kMostPieceColumns;
+constexpr int most_pooled_columns(int rows) {
+  return kMostPooledSums / rows < kMostPieceColumns ? kMostPooledSums / rows : kMostPieceColumns;
 }
 
 template <typename Loop, typename... Arguments>
 KERASCNN_INLINE void with_piece(const PatchPiece& piece, const Arguments&... arguments) {
   static_assert(kMostPieceRows == 3);
-  if (piece.rows == 1) return with_columns<Loop, 1, most_columns(1)>(piece, arguments...);
-  if (piece.rows == 2) return with_columns<Loop, 2, most_columns(2)>(piece, arguments...);
-  with_columns<Loop, 3, most_columns(3)>(piece, arguments...);
+  if (piece.rows == 1) return with_columns<Loop, 1, most_pooled_columns(1)>(piece, arguments...);
+  if (piece.rows == 2) return with_columns<Loop, 2, most_pooled_columns(2)>(piece, arguments...);
+  with_columns<Loop, 3, most_pooled_columns(3)>(piece, arguments...);
 }
 
 // Keeps the compiler from computing an address of its own for each vector behind this one, for
@@ -391,7 +391,7 @@ void small_forward(const SmallWindow& s, bool relu, const float* image, const fl
 const ConvPoolKernels kConvPoolKernels = {
     .name = KERASCNN_STRING(KERASCNN_SIMD),
     .width = kWidth,
-    .most_sums = kMostSums,
+    .most_sums = kMostPooledSums,
     .list_filters = list_filters,
     .add_patches = add_patches,
     .list_places = list_places,

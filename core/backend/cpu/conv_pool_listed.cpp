@@ -13,7 +13,6 @@ namespace {
 
 // Bytes that stay in the first-level cache beside what passes through it.
 constexpr int64_t kCachedBytes = 40 * 1024;
-constexpr int64_t kFloat = sizeof(float);
 
 // A piece of a patch, and where it begins.
 struct PlacedPiece {

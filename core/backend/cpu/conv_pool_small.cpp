@@ -10,8 +10,6 @@ namespace kerascnn::cpu {
 
 namespace {
 
-constexpr int64_t kFloat = sizeof(float);
-
 SmallWindow small_window(const ConvPool& g) {
   return {.places = g.pool.output_width,
           .step = g.place_step,

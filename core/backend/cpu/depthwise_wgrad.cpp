@@ -14,7 +14,6 @@ namespace kerascnn::cpu {
 
 namespace {
 
-constexpr int64_t kFloat = sizeof(float);
 // A band of a packed image has about this size, a part of the second-level cache.
 constexpr int64_t kBandBytes = 128 << 10;
 

@@ -16,7 +16,7 @@ namespace kerascnn::cpu {
 namespace {
 
 // A transform costs about ten times as much as a simple function of its elements.
-int64_t grain_of(const FftSizes& sizes) { return kElementGrain / 8 / sizes.length + 1; }
+int64_t fft_grain(const FftSizes& sizes) { return kElementGrain / 8 / sizes.length + 1; }
 
 template <typename C>
 const HostFftLoops& loops_of(std::string_view op) {
@@ -71,7 +71,7 @@ template <typename Body>
 void for_lines(std::string_view op, const FftSizes& sizes, const Body& body) {
   if (sizes.lines == 0) return;
   std::atomic<bool> has_failed{false};
-  parallel_for(sizes.lines, grain_of(sizes), [&](int64_t begin, int64_t end) {
+  parallel_for(sizes.lines, fft_grain(sizes), [&](int64_t begin, int64_t end) {
     if (!body(begin, end)) has_failed.store(true, std::memory_order_relaxed);
   });
   if (has_failed) {

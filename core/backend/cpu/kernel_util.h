@@ -124,6 +124,9 @@ T* optional_output(const KernelArgs& args, size_t index) {
 
 inline int64_t size_of(const TensorSpec& spec) { return num_elements(spec.shape); }
 
+// Bytes of a number.
+constexpr int64_t kFloat = sizeof(float);
+
 // Workspaces are cut into pieces of this alignment.
 constexpr int64_t kAlignment = 64;
 inline int64_t align_up(int64_t bytes) {

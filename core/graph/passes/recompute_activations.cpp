@@ -18,7 +18,7 @@ namespace {
 // and what is multiplied to it are seven.
 constexpr size_t kMostOps = 12;
 // A value is small beside another one that has so many times its elements.
-constexpr int64_t kSmallShare = 4;
+constexpr int64_t kShareOfBeside = 4;
 constexpr int32_t kForever = std::numeric_limits<int32_t>::max();
 
 // Decides for each value of the forward pass that the backward pass reads whether it is kept, and
@@ -78,7 +78,7 @@ class Recomputation {
   }
 
   bool is_small(ValueId id, ValueId beside) const {
-    return num_elements(shape(id)) * kSmallShare <= num_elements(shape(beside));
+    return num_elements(shape(id)) * kShareOfBeside <= num_elements(shape(beside));
   }
 
   bool is_narrow(ValueId id, ValueId beside) const {

@@ -18,12 +18,11 @@ namespace {
 
 using dnnl::memory;
 
-constexpr int64_t kFloat = static_cast<int64_t>(sizeof(float));
 // The transforms of a batch of tiles take about this much memory.
 constexpr int64_t kBatchBytes = 12 << 20;
 constexpr int64_t kLeastBatch = 64;
 // Tiles that a thread transforms at a time.
-constexpr int64_t kTilesOfPiece = 8;
+constexpr int64_t kTilesOfShare = 8;
 
 class WinogradWgrad final : public Kernel {
  public:
@@ -92,7 +91,7 @@ WinogradWgrad::WinogradWgrad(const Conv2DGeometry& g, std::unique_ptr<Kernel> di
   const ThreadCountScope threads(1);
   const int64_t bytes = kWinogradPositions * (channels_ + filters_) * kFloat;
   batch_ = std::min(images_.tiles(),
-                    std::max(kLeastBatch, kBatchBytes / bytes / kTilesOfPiece * kTilesOfPiece));
+                    std::max(kLeastBatch, kBatchBytes / bytes / kTilesOfShare * kTilesOfShare));
   whole_ = make_products(batch_);
   if (const int64_t rest = images_.tiles() % batch_; rest > 0) rest_ = make_products(rest);
   inputs_at_ = reserve(kWinogradPositions * batch_ * channels_ * kFloat);
@@ -105,7 +104,7 @@ void WinogradWgrad::transform(const KernelArgs& args, int64_t first, int64_t cou
   const WinogradKernels& kernels = winograd_kernels();
   const auto* x = input<float>(args, 0);
   const auto* gy = input<float>(args, 1);
-  parallel_for(count, kTilesOfPiece, [&](int64_t begin, int64_t end) {
+  parallel_for(count, kTilesOfShare, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const WinogradPlace place(images_, first + i);
       const int64_t row = place.row - images_.pad_top;
