@@ -36,6 +36,7 @@ install_operators()
 
 from kerascnn import (  # noqa: E402 (operators first: what follows computes with them)
     activations,
+    applications,
     backend,
     callbacks,
     config,
@@ -134,6 +135,7 @@ __all__ = [
     "Variable",
     "__version__",
     "activations",
+    "applications",
     "backend",
     "callbacks",
     "clip_by_global_norm",

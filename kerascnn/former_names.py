@@ -28,10 +28,6 @@ _SEQUENTIAL_CLASSES = "use predict(x).argmax(axis=-1), or predict(x) > 0.5 for a
 
 # These are the former names of modules, below the package.
 _PLACES: dict[str, str] = {
-    "applications": (
-        "networks that are trained already are Keras' own: save one there, "
-        "keras.applications.ResNet50().save('net.keras'), and load that file here"
-    ),
     "engine": "Layer, Input and InputSpec are in keras and keras.layers, Model in keras.models",
     "export": _EXPORT,
     "layers.TFSMLayer": "keras.saving.load_model reads what model.export wrote, as a model",

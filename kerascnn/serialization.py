@@ -43,6 +43,9 @@ _PLACES = {
     "keras.src.models.functional": "kerascnn.models",
     "keras.src.models.sequential": "kerascnn.models",
     "keras.src.layers.preprocessing.feature_space": "kerascnn.utils.feature_space",
+    "keras.src.applications.convnext": "kerascnn.applications.parts",
+    "keras.src.applications.inception_resnet_v2": "kerascnn.applications.parts",
+    "kerascnn.applications.parts": "kerascnn.applications.parts",
 }
 # Custom ops are registered in this package.
 CUSTOM_OPS = "custom_op"

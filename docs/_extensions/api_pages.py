@@ -35,6 +35,8 @@ PACKAGES = {
     "kerascnn.datasets.fashion_mnist": "Fashion-MNIST",
     "kerascnn.datasets.cifar10": "CIFAR-10",
     "kerascnn.datasets.cifar100": "CIFAR-100",
+    "kerascnn.applications": "Architectures for images",
+    "kerascnn.applications.imagenet_utils": "Pixels and classes of ImageNet",
     "kerascnn.utils": "Utilities",
     "kerascnn.utils.bounding_boxes": "Bounding boxes",
     "kerascnn.random": "Random numbers",

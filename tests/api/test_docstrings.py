@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import json
 import pkgutil
 import struct
 from pathlib import Path
@@ -62,9 +63,21 @@ def data_sets(tmp_path_factory):
 
 @pytest.fixture
 def surroundings(request, monkeypatch, tmp_path):
-    """Examples write into an empty folder; those of data sets read the files of `data_sets`."""
+    """Examples write into an empty folder; those of data sets read the files of `data_sets`.
+
+    The example of ImageNet's classes reads a list of few real names.
+    """
     monkeypatch.chdir(tmp_path)
-    if request.node.callspec.params["name"].startswith("kerascnn.datasets."):
+    name = request.node.callspec.params["name"]
+    if name == "kerascnn.applications.imagenet_utils":
+        index = {i: [f"n{i:08}", f"class {i}"] for i in range(1000)}
+        index[207] = ["n02099601", "golden_retriever"]
+        (tmp_path / "models").mkdir()
+        (tmp_path / "models" / "imagenet_class_index.json").write_text(json.dumps(index))
+        monkeypatch.setenv("KERASCNN_HOME", str(tmp_path))
+        utils = kerascnn.applications.imagenet_utils
+        monkeypatch.setattr(utils, "CLASS_INDEX", utils.CLASS_INDEX._replace(file_hash=None))
+    if name.startswith("kerascnn.datasets."):
         for name, folder in request.getfixturevalue("data_sets").items():
             monkeypatch.setenv(f"KERASCNN_{name}", str(folder))
 

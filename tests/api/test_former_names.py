@@ -77,7 +77,6 @@ def test_layers_under_such_a_name_are_saved(tmp_path):
         ("from kerascnn.engine import Layer", "keras.layers"),
         ("from kerascnn.wrappers.scikit_learn import KerasClassifier", "SKLearnClassifier"),
         ("from kerascnn.layers.convolutional import Conv2D", "keras.layers itself"),
-        ("from kerascnn.applications import ResNet50", "net.keras"),
         ("from kerascnn.export import ExportArchive", "model.export"),
     ],
 )
