@@ -116,9 +116,7 @@ class CallbackList(Callback):
 
     def _of_this_process(self) -> list[Callback]:
         """Returns those whose hooks this process calls."""
-        if replicas.is_first():
-            return self.callbacks
-        return [callback for callback in self.callbacks if not callback.first_process_only]
+        return [callback for callback in self.callbacks if _runs_here(callback)]
 
     def uses_batch_hooks(self, kind: str) -> bool:
         return any(callback.uses_batch_hooks(kind) for callback in self.callbacks)
@@ -146,9 +144,9 @@ class CallbackList(Callback):
         self._call_each(self.callbacks, hook, *place, _as_numbers(logs))
 
     def _call_each(self, callbacks: list[Callback], hook: str, *args: Any) -> None:
-        own, processes = self._of_this_process(), replicas.active()
+        processes = replicas.active()
         for callback in callbacks:
-            if any(callback is one for one in own):
+            if _runs_here(callback):
                 getattr(callback, hook)(*args)
             if processes is not None and callback.first_process_only and callback._overrides(hook):
                 processes.wait()  # for what the first process does alone, such as writing a file
@@ -238,6 +236,11 @@ class CallbackList(Callback):
     def on_predict_end(self, logs: dict | None = None) -> None:
         self._call("on_predict_end", logs)
         self._end()
+
+
+def _runs_here(callback: Callback) -> bool:
+    """Tells whether this process calls the callback's hooks."""
+    return replicas.is_first() or not callback.first_process_only
 
 
 def _as_numbers(logs: dict | None) -> dict:

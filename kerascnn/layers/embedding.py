@@ -140,8 +140,10 @@ def _rows(table: Any, places: Any) -> Any:
     """The rows at some places, none of which counts from the end; in a step the nearest ones."""
     if isinstance(places, _core.Value):
         return shaping.gather(table, places, 0)
-    if isinstance(places, _core.Tensor) and places.size and (lowest := places.numpy().min()) < 0:
-        raise IndexError(
-            f"Embedding: expected numbers from 0 to {table.shape[0] - 1}. Received: {lowest}"
-        )
+    if isinstance(places, _core.Tensor):
+        places = places.numpy()  # once: `take` looks at them too
+        if places.size and (lowest := places.min()) < 0:
+            raise IndexError(
+                f"Embedding: expected numbers from 0 to {table.shape[0] - 1}. Received: {lowest}"
+            )
     return ops.take(table, places, axis=0)
