@@ -707,6 +707,11 @@ def empty_for_upload(shape: Sequence[int], dtype: str, device: str) -> Tensor:
     Memory on the host to upload to `device` from: page-locked where that is a GPU.
     """
 
+def resample_image(pixels: object, row_indices: object, row_shares: object, column_indices: object, column_shares: object) -> Tensor:
+    """
+    An image (height, width, channels) of uint8 as float32 in another size: the pixels that each new row and column is made of, and their shares.
+    """
+
 def start_profile(max_events: int, device: str) -> None:
     """
     Records the kernel calls of all threads from here on. Raises ValueError where somebody records already, DeviceError where the device's kernels can't be recorded.

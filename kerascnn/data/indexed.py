@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -62,6 +63,10 @@ class FileSamples:
         labels: An array with a row for each, or None.
         read: Makes an array of a path.
         stack: Makes a batch of arrays; by default they must have one shape.
+        skips: Whether files that `read` raises a ValueError for are left out of batches.
+
+    Attributes:
+        skipped: What has been left out so far: the reasons by path.
     """
 
     def __init__(
@@ -70,9 +75,12 @@ class FileSamples:
         labels: Any,
         read: Callable[[str], Any],
         stack: Callable[[list[Any]], Any] = elements.stacked,
+        skips: bool = False,
     ):
         self._paths, self._labels = paths, labels
         self._read, self._stack = read, stack
+        self.skips = skips
+        self.skipped: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -82,9 +90,36 @@ class FileSamples:
         return content if self._labels is None else (content, self._labels[index])
 
     def gather(self, indices: np.ndarray[Any, Any]) -> Any:
-        """Returns the contents of some files as a batch."""
-        contents = self._stack([self._read(self._paths[index]) for index in indices])
+        """Returns the contents of some files as a batch.
+
+        Raises:
+            ValueError: for a file that cannot be read, or where all of them are left out.
+        """
+        if self.skips:
+            found = [(index, self._read_or_skip(self._paths[index])) for index in indices]
+            found = [(index, content) for index, content in found if content is not None]
+            if not found:
+                raise ValueError(
+                    f"None of the {len(indices)} files of a batch can be read. The first: "
+                    f"{self.skipped[self._paths[indices[0]]]}"
+                )
+            indices, read = np.array([index for index, _ in found]), [c for _, c in found]
+        else:
+            read = [self._read(self._paths[index]) for index in indices]
+        contents = self._stack(read)
         return contents if self._labels is None else (contents, self._labels[indices])
+
+    def _read_or_skip(self, path: str) -> Any:
+        try:
+            return self._read(path)
+        except ValueError as error:
+            if not self.skipped:
+                warnings.warn(
+                    f"Left out: {error} What else is left out is only noted in `skipped_files`.",
+                    stacklevel=2,
+                )
+            self.skipped[path] = str(error)
+            return None
 
 
 class IndexedDataset(Dataset):
@@ -100,6 +135,7 @@ class IndexedDataset(Dataset):
 
     Attributes:
         file_paths: The files that samples are read from, if there are any.
+        skipped_files: The files that were left out so far, with the reasons.
         class_names: The names of the classes; None without labels.
         num_classes: How many there are, 0 without labels.
     """
@@ -123,6 +159,11 @@ class IndexedDataset(Dataset):
         self._order: np.ndarray[Any, Any] = np.arange(len(samples))
         self._workers = workers
         self._drop_remainder = drop_remainder
+
+    @property
+    def skipped_files(self) -> dict[str, str]:
+        """The files that could not be read and were left out of their batches, with the reasons."""
+        return dict(getattr(self._samples, "skipped", {}))
 
     @property
     def num_classes(self) -> int:
@@ -160,6 +201,12 @@ class IndexedDataset(Dataset):
         chosen = order[index * self.batch_size : (index + 1) * self.batch_size]
         if rows is None:
             return self._samples.gather(chosen)
+        if getattr(self._samples, "skips", False):
+            raise ValueError(
+                '`on_error="skip"` cannot be used where several processes share batches: none '
+                "would know how many samples the others have. Remove or replace the files that "
+                "cannot be read, of which one process alone makes a list in `skipped_files`."
+            )
         return self._samples.gather(chosen[rows(len(chosen))]), len(chosen)
 
     def _generators(self) -> list[np.random.Generator]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import serialization
+from kerascnn import _core, serialization
 
 Array = np.ndarray[Any, Any]
 
@@ -148,20 +148,40 @@ def resize_array(
     crop_to_aspect_ratio: bool = False,
     pad_to_aspect_ratio: bool = False,
 ) -> Array:
-    """One image (height, width, channels) as float32 of another size, computed by NumPy."""
+    """One image (height, width, channels) as float32 of another size.
+
+    The core computes images of uint8, without Python's lock; NumPy those of other dtypes, such as
+    16-bit grayscale.
+    """
     height, width = image.shape[:2]
+    top, left = 0, 0
     if crop_to_aspect_ratio:
         top, left, height, width = crop_box(height, width, *size)
-        image = image[top : top + height, left : left + width]
     elif pad_to_aspect_ratio:
         rows, columns = pad_margins(height, width, *size)
         image = np.pad(image, ((rows, rows), (columns, columns), (0, 0)))
-    image = image.astype("float32")
-    for axis in (0, 1):
-        if image.shape[axis] == size[axis] and method not in ("gaussian", "mitchellcubic"):
-            continue
-        indices, shares = taps(weights(image.shape[axis], size[axis], method))
-        shares = shares.astype("float32")[(slice(None), slice(None), *[None] * (2 - axis))]
-        parts = (image.take(indices[:, t], axis) * shares[:, t] for t in range(indices.shape[1]))
-        image = functools.reduce(np.add, parts)
-    return image
+        height, width = image.shape[:2]
+    row_indices, row_shares = _axis_taps(height, size[0], method)
+    column_indices, column_shares = _axis_taps(width, size[1], method)
+    row_indices, column_indices = row_indices + np.int32(top), column_indices + np.int32(left)
+    if image.dtype == np.uint8:
+        return _core.resample_image(
+            image, row_indices, row_shares, column_indices, column_shares
+        ).numpy()
+    down = _weighted(image.astype("float32"), 0, row_indices, row_shares)
+    return _weighted(down, 1, column_indices, column_shares)
+
+
+@functools.lru_cache(maxsize=512)
+def _axis_taps(size: int, new_size: int, method: str) -> tuple[Array, Array]:
+    """The taps of an axis, in float32; of an axis that keeps its size only where a method blurs."""
+    if size == new_size and method not in ("gaussian", "mitchellcubic"):
+        return np.arange(size, dtype="int32")[:, None], np.ones((size, 1), "float32")
+    indices, shares = taps(weights(size, new_size, method))
+    return _read_only(indices), _read_only(shares.astype("float32"))
+
+
+def _weighted(image: Array, axis: int, indices: Array, shares: Array) -> Array:
+    shares = shares[(slice(None), slice(None), *[None] * (2 - axis))]
+    parts = (image.take(indices[:, t], axis) * shares[:, t] for t in range(indices.shape[1]))
+    return functools.reduce(np.add, parts)

@@ -67,6 +67,7 @@ class Folder:
         read: Callable[[str], Any],
         stack: Callable[[list[Any]], Any] = elements.stacked,
         workers: int | None = None,
+        skips: bool = False,
     ) -> Any:
         """The data set of the files, or a list of two with `subset="both"`.
 
@@ -74,6 +75,7 @@ class Folder:
             read: Makes an array of a path.
             stack: Makes a batch of such arrays.
             workers: Threads that read ahead; by default a number that fits the machine.
+            skips: Whether files that `read` raises a ValueError for are left out of their batches.
 
         Raises:
             ValueError: for a folder without such files, or other than two classes where these are
@@ -107,8 +109,9 @@ class Folder:
                     f"No {what} found in directory {self._directory}. Allowed formats: "
                     f"{self._formats}"
                 )
+            coded = _encoded(own, self._label_mode, len(names or ()))
             dataset = IndexedDataset(
-                FileSamples(chosen, _encoded(own, self._label_mode, len(names or ())), read, stack),
+                FileSamples(chosen, coded, read, stack, skips),
                 self._batch_size,
                 self._shuffle and not (both and part == "validation"),
                 seed,

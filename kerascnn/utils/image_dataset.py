@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -12,8 +11,9 @@ from kerascnn.ops import resampling
 from kerascnn.utils import image_utils
 from kerascnn.utils.directory import Folder, check_format
 
-ALLOWLIST_FORMATS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
-_CHANNELS = {"rgb": 3, "rgba": 4, "grayscale": 1}
+# Keras has no ".webp".
+ALLOWLIST_FORMATS = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
+_COLOR_MODES = ("rgb", "rgba", "grayscale")
 
 
 def image_dataset_from_directory(
@@ -35,11 +35,17 @@ def image_dataset_from_directory(
     data_format: str | None = None,
     format: str = "tf",
     verbose: bool = True,
+    *,
+    on_error: str = "raise",
+    exif_rotation: bool = False,
+    scaled_decoding: bool = False,
 ) -> Any:
     """Batches of the image files in a folder, with a subfolder for each class.
 
-    Files are read when their batch is needed, by threads that work ahead of `fit`. Formats are
-    .jpeg, .jpg, .png, .bmp and .gif (its first picture).
+    Files are read when their batch is needed, by threads that work ahead of `fit` and do not wait
+    for one another. Formats are .jpeg, .jpg, .png, .bmp, .gif (its first picture) and .webp.
+    Pillow reads them; with simplejpeg installed (the extra `images` has both), JPEG files in
+    colors take less time.
 
     Args:
         directory: The folder.
@@ -64,10 +70,17 @@ def image_dataset_from_directory(
         data_format: By default the configured one.
         format: "tf" or "grain", without effect.
         verbose: Whether to show how many files were found.
+        on_error: What happens at a file that cannot be read as an image: "raise", or "skip" to
+            leave it out of its batch, with a warning, and to note it in `skipped_files`.
+        exif_rotation: Whether to turn and mirror photographs as their Exif orientation says.
+        scaled_decoding: Whether JPEG files may be decoded at an eighth to a half of their size
+            where that is still as large as `image_size`. This is much faster for large photographs;
+            pixels are averages then, and not exactly those of the whole image.
 
     Returns:
         A `keras.data.Dataset` (two with `subset="both"`) of float32 images, or pairs of them and
-        their labels, with the attributes `class_names` and `file_paths`. `fit`, `evaluate` and
+        their labels, with the attributes `class_names`, `file_paths` and `skipped_files` (a
+        dictionary from the paths of left out files to the reasons). `fit`, `evaluate` and
         `predict` take it, one can iterate over it, and methods such as `map`, `cache`, `shuffle`
         and `prefetch` make others of it.
 
@@ -109,27 +122,36 @@ def image_dataset_from_directory(
         formats=ALLOWLIST_FORMATS,
     )
     check_format(format)
-    reading = _checked_reading(
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f'`on_error` must be "raise" or "skip". Received: on_error={on_error!r}')
+    if on_error == "skip" and batch_size is None:
+        raise ValueError(
+            '`on_error="skip"` leaves files out of their batches, and with `batch_size=None` there '
+            "are none. Give a `batch_size`; `unbatch()` takes batches apart."
+        )
+    reader = _checked_reader(
         image_size,
         color_mode,
         interpolation,
         data_format,
         crop_to_aspect_ratio,
         pad_to_aspect_ratio,
+        exif_rotation,
+        scaled_decoding,
     )
-    return folder.datasets(functools.partial(image_utils.read_resized, **reading))
+    return folder.datasets(reader, skips=on_error == "skip")
 
 
-def _checked_reading(
+def _checked_reader(
     image_size: Any,
     color_mode: str,
     interpolation: str,
     data_format: str | None,
     crop_to_aspect_ratio: bool,
     pad_to_aspect_ratio: bool,
-) -> dict[str, Any]:
-    """Returns how each file becomes an array, as arguments of `read_resized`."""
-    if color_mode not in _CHANNELS:
+    *others: bool,
+) -> image_utils.ImageReader:
+    if color_mode not in _COLOR_MODES:
         raise ValueError(
             '`color_mode` must be one of {"rgb", "rgba", "grayscale"}. '
             f"Received: color_mode={color_mode}"
@@ -150,11 +172,12 @@ def _checked_reading(
         raise ValueError(
             "Only one of `pad_to_aspect_ratio`, `crop_to_aspect_ratio` can be set to `True`."
         )
-    return {
-        "size": (int(sizes[0]), int(sizes[1])),
-        "color_mode": color_mode,
-        "interpolation": interpolation,
-        "data_format": config.standardize_data_format(data_format),
-        "crop_to_aspect_ratio": crop_to_aspect_ratio,
-        "pad_to_aspect_ratio": pad_to_aspect_ratio,
-    }
+    return image_utils.ImageReader(
+        (int(sizes[0]), int(sizes[1])),
+        color_mode,
+        interpolation,
+        config.standardize_data_format(data_format),
+        crop_to_aspect_ratio,
+        pad_to_aspect_ratio,
+        *others,
+    )

@@ -18,6 +18,7 @@ ROWS = [
     ["profile"],
     ["backend"],  # This folder has the interface, and what both devices share.
     ["tensor"],
+    ["images"],
     ["graph", "eager"],
     ["backend/cpu", "backend/cuda"],
     ["bindings"],

@@ -1,0 +1,286 @@
+"""How `image_dataset_from_directory` reads files: decoders, resizing in the core, broken files."""
+
+import io
+import struct
+import warnings
+
+import numpy as np
+import pytest
+
+import kerascnn
+from kerascnn import _core, utils
+from kerascnn.ops import resampling
+from kerascnn.utils import image_utils
+
+pil_image = pytest.importorskip("PIL.Image")
+
+METHODS = ("bilinear", "nearest", "bicubic", "area", "lanczos3", "gaussian", "mitchellcubic")
+
+
+def photograph(rng, height, width, mode="RGB"):
+    """A picture of slow changes, as photographs have them."""
+    coarse = rng.integers(0, 256, (5, 6, 3), dtype=np.uint8)
+    return pil_image.fromarray(coarse).resize((width, height), pil_image.BICUBIC).convert(mode)
+
+
+def saved(path, img, **options):
+    img.save(path, **options)
+    return str(path)
+
+
+def reader(size=(20, 30), **options):
+    return image_utils.ImageReader(size, "rgb", "bilinear", "channels_last", **options)
+
+
+# Resizing -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "options", [{}, {"crop_to_aspect_ratio": True}, {"pad_to_aspect_ratio": True}]
+)
+def test_resizing_has_the_bits_of_numpy(channels, method, options, rng):
+    image = rng.integers(0, 256, (17, 23, channels), dtype=np.uint8)
+    for size in ((9, 11), (17, 40), (31, 23), (1, 1)):
+        own = resampling.resize_array(image, size, method, **options)
+        by_numpy = resampling.resize_array(image.astype("uint16"), size, method, **options)
+        assert own.dtype == by_numpy.dtype == np.float32
+        np.testing.assert_array_equal(own, by_numpy)
+
+
+def test_views_are_resized_as_their_copies(rng):
+    image = rng.integers(0, 256, (17, 46, 3), dtype=np.uint8)[:, ::-2]
+    np.testing.assert_array_equal(
+        resampling.resize_array(image, (5, 6), "area"),
+        resampling.resize_array(image.copy(), (5, 6), "area"),
+    )
+
+
+def taps(indices, shares=None):
+    indices = np.array(indices, "int32")
+    return indices, np.ones(indices.shape, "float32") if shares is None else shares
+
+
+@pytest.mark.parametrize(
+    ("pixels", "rows", "columns", "words"),
+    [
+        (np.zeros((4, 5), "uint8"), taps([[0]]), taps([[0]]), "must be"),
+        (np.zeros((4, 5, 3), "float32"), taps([[0]]), taps([[0]]), "of uint8"),
+        (np.zeros((4, 5, 3), "uint8"), taps([[4]]), taps([[0]]), "index 4 of rows"),
+        (np.zeros((4, 5, 3), "uint8"), taps([[0]]), taps([[-1]]), "index -1 of columns"),
+        (np.zeros((0, 5, 3), "uint8"), taps([[0]]), taps([[0]]), "index 0 of rows"),
+        (np.zeros((4, 5, 3), "uint8"), taps([0]), taps([[0]]), "taps of rows"),
+        (np.zeros((4, 5, 3), "uint8"), taps(np.zeros((2, 0))), taps([[0]]), "taps of rows"),
+        (
+            np.zeros((4, 5, 3), "uint8"),
+            taps([[0]]),
+            taps([[0]], np.ones((1, 2), "float32")),
+            "taps",
+        ),
+        (np.zeros((4, 5, 3), "uint8"), taps([[0]]), taps([[0]], np.ones((1, 1))), "float32"),
+    ],
+)
+def test_the_core_checks_what_it_is_given(pixels, rows, columns, words):
+    with pytest.raises(ValueError, match=words):
+        _core.resample_image(pixels, *rows, *columns)
+
+
+def test_images_of_nothing():
+    pixels, none = np.zeros((4, 5, 3), "uint8"), taps(np.zeros((0, 1)))
+    assert _core.resample_image(pixels, *none, *taps([[0]])).numpy().shape == (0, 1, 3)
+    assert _core.resample_image(pixels[:, :, :0], *taps([[0]]), *none).numpy().shape == (1, 0, 0)
+
+
+# Decoding -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{"quality": 50}, {"subsampling": 0}, {"progressive": True}])
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+def test_jpeg_has_the_pixels_of_pillow(mode, options, tmp_path, rng):
+    path = saved(tmp_path / "a.jpg", photograph(rng, 37, 53, mode), **options)
+    with pil_image.open(path) as img:
+        expected = np.asarray(img.convert("RGB"))
+    same = reader(size=expected.shape[:2])
+    # Both decoders are libjpeg-turbo with its exact transform, so nothing may differ.
+    np.testing.assert_array_equal(same(path), expected)
+    if mode != "CMYK":
+        pytest.importorskip("simplejpeg")
+        content = (tmp_path / "a.jpg").read_bytes()
+        np.testing.assert_array_equal(same._decode_jpeg(content), expected)
+
+
+def test_without_simplejpeg_pillow_reads_all(tmp_path, rng, monkeypatch):
+    path = saved(tmp_path / "a.jpg", photograph(rng, 37, 53))
+    with_it = reader()(path)
+    monkeypatch.setattr(image_utils, "_simplejpeg", lambda: None)
+    np.testing.assert_array_equal(reader()(path), with_it)
+
+
+@pytest.mark.parametrize("has_simplejpeg", [False, True])
+@pytest.mark.parametrize("options", [{}, {"crop_to_aspect_ratio": True}])
+def test_scaled_decoding_is_close_and_never_enlarges(
+    options, has_simplejpeg, tmp_path, rng, monkeypatch
+):
+    path = saved(tmp_path / "a.jpg", photograph(rng, 410, 640), quality=95)
+    if not has_simplejpeg:
+        monkeypatch.setattr(image_utils, "_simplejpeg", lambda: None)
+    sizes = []
+    resize = resampling.resize_array
+
+    def noted(pixels, *args):
+        sizes.append(pixels.shape[:2])
+        return resize(pixels, *args)
+
+    monkeypatch.setattr(resampling, "resize_array", noted)
+    scaled = reader(size=(90, 70), scaled_decoding=True, **options)(path)
+    whole = reader(size=(90, 70), **options)(path)
+    assert sizes[1] == (410, 640)
+    assert 90 <= sizes[0][0] < 410
+    assert 70 <= sizes[0][1] < 640
+    # Slow changes: what averages and samples of them differ by is a few of 255 steps.
+    assert np.abs(scaled - whole).mean() < 3
+
+
+def test_scaled_decoding_leaves_small_images_alone(tmp_path, rng):
+    path = saved(tmp_path / "a.jpg", photograph(rng, 37, 53))
+    size = (30, 40)
+    np.testing.assert_array_equal(reader(size, scaled_decoding=True)(path), reader(size)(path))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_rotation(orientation, tmp_path, rng):
+    img = photograph(rng, 37, 53)
+    exif = pil_image.Exif()
+    exif[0x0112] = orientation
+    path = saved(tmp_path / "a.jpg", img, exif=exif, quality=100, subsampling=0)
+    with pil_image.open(path) as stored:
+        x = np.asarray(stored).astype("float32")
+    turned = {
+        1: x,
+        2: x[:, ::-1],
+        3: x[::-1, ::-1],
+        4: x[::-1],
+        5: x.transpose(1, 0, 2),
+        6: x.transpose(1, 0, 2)[:, ::-1],
+        7: x.transpose(1, 0, 2)[::-1, ::-1],
+        8: x.transpose(1, 0, 2)[::-1],
+    }[orientation]
+    np.testing.assert_array_equal(reader(turned.shape[:2], exif_rotation=True)(path), turned)
+    np.testing.assert_array_equal(reader(x.shape[:2])(path), x)
+
+
+@pytest.mark.parametrize("ending", ["png", "bmp", "gif", "webp"])
+def test_other_formats(ending, tmp_path, rng):
+    img = photograph(rng, 12, 14)
+    options = {"lossless": True} if ending == "webp" else {}
+    path = saved(tmp_path / f"a.{ending}", img, **options)
+    with pil_image.open(path) as stored:
+        expected = np.asarray(stored.convert("RGB"))
+    np.testing.assert_array_equal(reader((12, 14))(path), expected)
+
+
+# Files that are no good ---------------------------------------------------------------------------
+
+
+def jpeg_bytes(rng):
+    stream = io.BytesIO()
+    photograph(rng, 37, 53).save(stream, "jpeg")
+    return stream.getvalue()
+
+
+def claims_65500_pixels(content):
+    """The same file, whose frame header says 65,500 x 65,500."""
+    place = content.index(b"\xff\xc0") + 5
+    return content[:place] + struct.pack(">HH", 65500, 65500) + content[place + 4 :]
+
+
+BROKEN = {
+    "empty": lambda jpeg: b"",
+    "no image": lambda jpeg: b"these are words",
+    "cut short": lambda jpeg: jpeg[: len(jpeg) // 2],
+    "header only": lambda jpeg: jpeg[:20],
+    "bomb": claims_65500_pixels,
+}
+
+
+@pytest.fixture
+def folder(tmp_path, rng):
+    """Ten readable images of two classes, and one broken file of each kind."""
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "whole").mkdir()
+    for i in range(5):
+        for name in ("broken", "whole"):
+            saved(tmp_path / name / f"{i}.jpg", photograph(rng, 20 + i, 30))
+    for name, change in BROKEN.items():
+        (tmp_path / "broken" / f"{name}.jpg").write_bytes(change(jpeg_bytes(rng)))
+    return tmp_path
+
+
+def in_batches(folder, **options):
+    arguments = {"image_size": 8, "batch_size": 8, "shuffle": False, "verbose": False, **options}
+    return utils.image_dataset_from_directory(folder, **arguments)
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_file_is_named(kind, tmp_path, rng):
+    path = tmp_path / "broken.jpg"
+    path.write_bytes(BROKEN[kind](jpeg_bytes(rng)))
+    with pytest.raises(ValueError, match=r"broken\.jpg cannot be read as an image") as caught:
+        reader()(str(path))
+    assert "0x" not in str(caught.value)
+
+
+def test_skipped_files_are_counted(folder):
+    dataset = in_batches(folder, on_error="skip")
+    assert dataset.skipped_files == {}
+    with pytest.warns(UserWarning, match="Left out: .* cannot be read"):
+        labels = np.concatenate([labels for _, labels in dataset])
+    assert labels.tolist() == [0] * 5 + [1] * 5
+    names = {path.rsplit("/", 1)[1].removesuffix(".jpg") for path in dataset.skipped_files}
+    assert names == set(BROKEN)
+    for path, reason in dataset.skipped_files.items():
+        assert path in reason
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the second pass says nothing new
+        assert sum(len(labels) for _, labels in dataset) == 10
+
+
+def test_training_goes_on_past_broken_files(folder, device):
+    with kerascnn.device(device):
+        model = kerascnn.Sequential(
+            [kerascnn.Input((8, 8, 3)), kerascnn.layers.Flatten(), kerascnn.layers.Dense(2)]
+        )
+        model.compile("sgd", kerascnn.losses.SparseCategoricalCrossentropy(from_logits=True))
+        with pytest.warns(UserWarning, match="Left out"):
+            history = model.fit(in_batches(folder, on_error="skip"), verbose=0)
+        assert len(history.history["loss"]) == 1
+
+
+def test_a_batch_of_broken_files_is_an_error(tmp_path):
+    for i in range(3):
+        (tmp_path / f"{i}.png").write_bytes(b"nothing")
+    dataset = in_batches(tmp_path, labels=None, label_mode=None, on_error="skip")
+    with (
+        pytest.warns(UserWarning, match="Left out"),
+        pytest.raises(ValueError, match=r"None of the 3 files of a batch.*0\.png"),
+    ):
+        list(dataset)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"on_error": "ignore"}, "`on_error` must be"),
+        ({"on_error": "skip", "batch_size": None}, "Give a `batch_size`"),
+    ],
+)
+def test_wrong_arguments(options, words, folder):
+    with pytest.raises(ValueError, match=words):
+        in_batches(folder, **options)
+
+
+def test_processes_that_share_batches_cannot_skip(folder):
+    dataset = in_batches(folder, on_error="skip")
+    with pytest.raises(ValueError, match="several processes share batches"):
+        next(dataset._begin_own(lambda size: slice(0, size), 0))
