@@ -192,11 +192,14 @@ def mean_gradients(gradients: Sequence[Any]) -> list[Any]:
 
 
 def _buckets(gradients: list[Any]) -> Iterator[list[int]]:
-    """Yields the places of gradients that go in one message, which have one dtype."""
+    """Yields the places of gradients that go in one message, which have one dtype.
+
+    The last ones come first, as in the backward pass: GPUs sum them beside the rest of it.
+    """
     from kerascnn import dtypes
 
     by_dtype: dict[str, list[int]] = {}
-    for i, gradient in enumerate(gradients):
+    for i, gradient in reversed(list(enumerate(gradients))):
         if gradient is not None:
             by_dtype.setdefault(str(gradient.dtype), []).append(i)
     for dtype, places in by_dtype.items():
