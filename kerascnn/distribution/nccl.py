@@ -8,6 +8,7 @@ go through process 0 (star.py), and somebody who notices that a process is missi
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import importlib.util
 import os
@@ -141,7 +142,7 @@ class NcclEngine:
         self._watch = Watch(self._star, patience, _core.gpu_meetings, _core.give_up_gpus)
         self._watch.start()
         self._keep_failure()
-        atexit.register(self._watch.leave)
+        atexit.register(self._leave)
 
     # Joining --------------------------------------------------------------------------------------
 
@@ -263,6 +264,11 @@ class NcclEngine:
             before(kind, error, traceback)
 
         sys.excepthook = keep
+
+    def _leave(self) -> None:
+        with contextlib.suppress(RuntimeError):  # who waited before was told of it
+            _core.synchronize(self.device)
+        self._watch.leave()
 
     def abort(self) -> None:
         """Ends all processes at once."""

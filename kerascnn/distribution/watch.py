@@ -120,7 +120,7 @@ class Watch:
                 if reason := self._look(now):
                     break
             sockets = {connection.fileno(): rank for rank, connection in self._open.items()}
-            if self._is_stopped or (self._is_leaving and not sockets):
+            if self._is_stopped or (self._is_leaving and self._is_over()):
                 return
             ready, _, _ = select.select(list(sockets), [], [], min(0.2, self._patience / 8))
             if reason := self._hear([sockets[descriptor] for descriptor in ready]):
@@ -154,9 +154,19 @@ class Watch:
             state.seen = time.monotonic()
             state.meetings = said.get("meetings", state.meetings)
             state.has_left = state.has_left or "left" in said
+            self._is_stopped = self._is_stopped or "over" in said
             if "failed" in said:
                 return str(said["failed"])
         return ""
+
+    def _is_over(self) -> bool:
+        """Tells whether all have left, which the first process says to the others."""
+        if self._star.rank > 0:
+            return not self._open
+        if not all(state.has_left for state in self._states.values()):
+            return False
+        self._send({"over": True})
+        return True
 
     def _send(self, message: dict[str, Any]) -> None:
         data = json.dumps(message).encode()
@@ -188,14 +198,14 @@ class Watch:
         self._send({"failed": f"{name[0].upper()}{name[1:]} failed with {failure}"})
 
     def leave(self) -> None:
-        """Says that the script is over; process 0 waits for the scripts of the others."""
+        """Says that the script is over, and waits until those of the others are.
+
+        Until then other GPUs may still look at this one's memory.
+        """
         if not self._thread.is_alive():
             return
         self._states[self._star.rank].has_left = True
         self._send({"left": True})
-        if self._star.rank > 0:
-            self.stop()
-            return
         self._is_leaving = True
         self._thread.join()
 

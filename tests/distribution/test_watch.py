@@ -154,15 +154,14 @@ def test_one_that_is_silent(watches):
 
 
 def test_leaving_one_after_another_is_no_failure(watches):
-    made, gpus, stars = watches()
-    first = threading.Thread(target=made[0].leave)
-    first.start()  # it waits for the others
-    for rank in (2, 1):
+    made, gpus, _ = watches()
+    leaving = []
+    for watch in (made[0], made[2], made[1]):
+        assert all(thread.is_alive() for thread in leaving)  # each waits for the others
+        leaving.append(threading.Thread(target=watch.leave))
+        leaving[-1].start()
         time.sleep(0.05)
-        assert first.is_alive()
-        made[rank].leave()
-        for connection in stars[rank].signs.values():
-            connection.close()
-    first.join(LONG)
-    assert not first.is_alive()
+    for thread in leaving:
+        thread.join(LONG)
+        assert not thread.is_alive()
     assert [gpu.reason for gpu in gpus] == [None] * 3
