@@ -641,7 +641,7 @@ def join_nccl(device: int, id: bytes, rank: int, processes: int, patience: float
 
 def gpu_meetings() -> dict[str, Any]:
     """
-    How many sums over processes were started on the GPU and how many have ended, for how many seconds none of those under way has, and whether anybody was told that they were given up.
+    How many sums over processes were started on the GPU and how many have ended, for how many seconds none of those under way has, what NCCL has found wrong, and whether anybody was told that they were given up.
     """
 
 def give_up_gpus(reason: str) -> None:

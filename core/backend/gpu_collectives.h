@@ -13,6 +13,7 @@ struct GpuMeetings {
   int64_t started = 0;
   int64_t ended = 0;         // those known to be over; it may be more
   double waiting = 0;        // seconds since one was over, or since the first of those that are not
+  std::string failure;       // what NCCL has found by itself, such as a broken connection
   bool is_reported = false;  // has a caller been told that the processes were given up?
 };
 

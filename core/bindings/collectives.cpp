@@ -52,6 +52,7 @@ nb::dict gpu_meetings() {
   result["started"] = meetings.started;
   result["ended"] = meetings.ended;
   result["waiting"] = meetings.waiting;
+  result["failure"] = meetings.failure;
   result["is_reported"] = meetings.is_reported;
   return result;
 }
@@ -79,8 +80,8 @@ void bind_collectives(nb::module_& m) {
         "something over them once. Waits for so many seconds.");
   m.def("gpu_meetings", &gpu_meetings, nb::sig("def gpu_meetings() -> dict[str, typing.Any]"),
         "How many sums over processes were started on the GPU and how many have ended, for how "
-        "many seconds none of those under way has, and whether anybody was told that they were "
-        "given up.");
+        "many seconds none of those under way has, what NCCL has found wrong, and whether anybody "
+        "was told that they were given up.");
   m.def(
       "give_up_gpus", [](const std::string& reason) { gpu_collectives().give_up(reason); },
       nb::arg("reason"), nb::call_guard<Unlocked>(),

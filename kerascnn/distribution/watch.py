@@ -49,6 +49,8 @@ def judge(states: dict[int, State], patience: float, now: float, name: Callable[
     more = "If it only takes long, set KERASCNN_DISTRIBUTION_TIMEOUT to more seconds."
     for rank, state in states.items():
         silent = now - state.seen
+        if failure := state.meetings.get("failure"):
+            return f"NCCL has failed in {name(rank)}: {failure}"
         if not state.has_left and silent > patience:
             return (
                 f"No sign of life came from {name(rank)} for {silent:.0f} seconds: it hangs, is "

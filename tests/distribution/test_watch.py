@@ -20,7 +20,7 @@ def name(rank):
 def states(**differences):
     found = {rank: State(100.0) for rank in range(3)}
     for state in found.values():
-        state.meetings = {"started": 7, "waiting": 0.0}
+        state.meetings = {"started": 7, "waiting": 0.0, "failure": ""}
     for key, (field, value) in differences.items():
         state = found[int(key.removeprefix("of_"))]
         if field in state.meetings:
@@ -46,6 +46,10 @@ def waiting(rank, seconds, **more):
             waiting(0, 31.0, of_2=("started", 5)),
             "The GPU of process 0 has waited for 31 seconds in one of the 7 sums over the "
             "processes that it was given; process 2 has started only 5: it hangs",
+        ),
+        (
+            states(of_2=("failure", "a broken link")),
+            "NCCL has failed in process 2: a broken link",
         ),
         (waiting(0, 31.0), "that it was given, and so were the others. NCCL_DEBUG=INFO"),
     ],

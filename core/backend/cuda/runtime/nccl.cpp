@@ -106,7 +106,9 @@ class MeetingLog {
   GpuMeetings state() {
     const std::lock_guard lock(mutex_);
     look();
-    GpuMeetings result{.started = started_, .ended = ended_};
+    GpuMeetings result;
+    result.started = started_;
+    result.ended = ended_;
     if (!pending_.empty()) {
       result.waiting = std::chrono::duration<double>(Clock::now() - moved_).count();
     }
@@ -266,6 +268,7 @@ class NcclCollectives final : public GpuCollectives {
     GpuMeetings result;
     if (NcclMembership* const member = membership.load(); member != nullptr) {
       result = member->log.state();
+      if (!has_aborted_) result.failure = failure_of(*member);
     }
     result.is_reported = is_giving_up_reported();
     return result;
@@ -284,6 +287,18 @@ class NcclCollectives final : public GpuCollectives {
   }
 
  private:
+  static std::string failure_of(const NcclMembership& member) {
+    NcclResult state = kNcclSuccess;
+    const NcclResult result = member.library.call.comm_get_async_error(member.comm, &state);
+    if (result == kNcclSuccess && (state == kNcclSuccess || state == kNcclInProgress)) return "";
+    try {
+      member.expect(result != kNcclSuccess ? result : state, "all_reduce", "a sum");
+    } catch (const DeviceError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
   static NcclResult start_to_join(NcclMembership& member, const std::string& id, double patience) {
     NcclId bytes{};
     std::copy(id.begin(), id.end(), bytes.bytes.begin());
