@@ -623,6 +623,32 @@ def set_collectives(name: str, rank: int, processes: int, exchange: object, gath
 def clear_collectives() -> None:
     """Takes them away: this process is alone again."""
 
+def open_nccl(library: str) -> str:
+    """
+    Opens NCCL, a file or a name that the system finds, and returns its version.
+    """
+
+def make_nccl_id() -> bytes:
+    """What the first process makes and gives to all."""
+
+def gpu_uuid(device: int) -> str:
+    """A name that no other GPU has."""
+
+def join_nccl(device: int, id: bytes, rank: int, processes: int, patience: float) -> None:
+    """
+    Connects the GPU with those of the other processes, all of which call this, and sums something over them once. Waits for so many seconds.
+    """
+
+def gpu_meetings() -> dict[str, Any]:
+    """
+    How many sums over processes were started on the GPU and how many have ended, for how many seconds none of those under way has, what NCCL has found wrong, and whether anybody was told that they were given up.
+    """
+
+def give_up_gpus(reason: str) -> None:
+    """
+    Ends sums that wait for other processes: whoever waits for the GPU or uses it from now on gets a DeviceError with this reason.
+    """
+
 def compiled_kernels() -> dict[str, Any]:
     """
     The folder with compiled kernels, how many and how many bytes there are and may be, and why nothing more is kept there, if so.

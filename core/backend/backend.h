@@ -291,6 +291,7 @@ void set_cuda_library_folder(const std::string& folder);
 std::string cuda_versions();
 
 class Compilation;
+class GpuCollectives;
 
 // compile_queue.h of CUDA C++ for a compute capability, 90 for 9.0; no GPU is needed. Throws
 // DeviceError where the CUDA library can't be loaded, LibraryError where NVRTC can't be.
@@ -311,6 +312,7 @@ struct CudaPlugin {
                                                 const std::string& function,
                                                 const std::vector<std::string>& options);
   std::string (*nvrtc_state)();
+  GpuCollectives& (*collectives)();
 };
 constexpr const char* kCudaPluginSymbol = "kerascnn_cuda_plugin";  // const CudaPlugin* (*)()
 // const char* (*)(): core_interface.h as the library was compiled with it.

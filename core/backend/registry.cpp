@@ -10,6 +10,7 @@
 
 #include "core/backend/backend.h"
 #include "core/backend/cpu/cpu_backend.h"
+#include "core/backend/gpu_collectives.h"
 #include "core/backend/guarded_kernel.h"
 #include "core/base/build_info.h"
 #include "core/base/core_interface.h"
@@ -173,6 +174,14 @@ std::shared_ptr<Compilation> start_cuda_compile(int compute_capability, const st
     throw DeviceError(message("CUDA C++ can't be compiled: ", loaded.reason));
   }
   return loaded.plugin->start_compile(compute_capability, source, function, options);
+}
+
+GpuCollectives& gpu_collectives() {
+  const std::string reason = cuda_unavailable_reason();
+  if (!reason.empty()) {
+    throw DeviceError(message("the GPUs of several processes can't be connected: ", reason));
+  }
+  return cuda_plugin().plugin->collectives();
 }
 
 std::string nvrtc_state() {

@@ -1,6 +1,8 @@
-// The engine that moves bytes between processes, given by Python (kerascnn/distribution/mpi.py).
+// The engine that moves bytes between processes, given by Python (kerascnn/distribution/mpi.py),
+// and NCCL, which Python starts and watches (kerascnn/distribution/nccl.py).
 #include "core/backend/collectives.h"
 
+#include "core/backend/gpu_collectives.h"
 #include "core/bindings/bindings.h"
 #include "core/bindings/held_function.h"
 
@@ -24,6 +26,37 @@ void set_engine(const std::string& name, int64_t rank, int64_t processes,
                                                                   .gather = call_by(gather)}));
 }
 
+std::string open_nccl(const std::string& library) {
+  Unlocked released;
+  return gpu_collectives().open(library);
+}
+
+nb::bytes make_nccl_id() {
+  const std::string id = gpu_collectives().make_id();
+  return nb::bytes(id.data(), id.size());
+}
+
+void join_nccl(int device, const nb::bytes& id, int64_t rank, int64_t processes, double patience) {
+  const std::string copy(id.c_str(), id.size());
+  Unlocked released;
+  gpu_collectives().join(device, copy, rank, processes, patience);
+}
+
+nb::dict gpu_meetings() {
+  GpuMeetings meetings;
+  {
+    Unlocked released;
+    meetings = gpu_collectives().meetings();
+  }
+  nb::dict result;
+  result["started"] = meetings.started;
+  result["ended"] = meetings.ended;
+  result["waiting"] = meetings.waiting;
+  result["failure"] = meetings.failure;
+  result["is_reported"] = meetings.is_reported;
+  return result;
+}
+
 }  // namespace
 
 void bind_collectives(nb::module_& m) {
@@ -35,6 +68,25 @@ void bind_collectives(nb::module_& m) {
   m.def(
       "clear_collectives", [] { set_collectives(nullptr); },
       "Takes them away: this process is alone again.");
+  m.def("open_nccl", &open_nccl, nb::arg("library"),
+        "Opens NCCL, a file or a name that the system finds, and returns its version.");
+  m.def("make_nccl_id", &make_nccl_id, "What the first process makes and gives to all.");
+  m.def(
+      "gpu_uuid", [](int device) { return gpu_collectives().device_uuid(device); },
+      nb::arg("device"), "A name that no other GPU has.");
+  m.def("join_nccl", &join_nccl, nb::arg("device"), nb::arg("id"), nb::arg("rank"),
+        nb::arg("processes"), nb::arg("patience"),
+        "Connects the GPU with those of the other processes, all of which call this, and sums "
+        "something over them once. Waits for so many seconds.");
+  m.def("gpu_meetings", &gpu_meetings, nb::sig("def gpu_meetings() -> dict[str, typing.Any]"),
+        "How many sums over processes were started on the GPU and how many have ended, for how "
+        "many seconds none of those under way has, what NCCL has found wrong, and whether anybody "
+        "was told that they were given up.");
+  m.def(
+      "give_up_gpus", [](const std::string& reason) { gpu_collectives().give_up(reason); },
+      nb::arg("reason"), nb::call_guard<Unlocked>(),
+      "Ends sums that wait for other processes: whoever waits for the GPU or uses it from now on "
+      "gets a DeviceError with this reason.");
 }
 
 }  // namespace kerascnn::bindings

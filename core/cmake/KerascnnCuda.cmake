@@ -94,7 +94,7 @@ foreach(header IN LISTS needed_headers ITEMS cudnn.h cudnn_frontend.h)
 endforeach()
 # libkerascnn is beside this library or, where that is a package of its own, in the next one. It is loaded already
 # when kerascnn opens this one.
-set(KERASCNN_CUDA_RPATH "$ORIGIN;$ORIGIN/../kerascnn;$ORIGIN/../nvidia/cu13/lib;$ORIGIN/../nvidia/cudnn/lib")
+set(KERASCNN_CUDA_RPATH "$ORIGIN;$ORIGIN/../kerascnn;$ORIGIN/../nvidia/cu13/lib;$ORIGIN/../nvidia/cudnn/lib;$ORIGIN/../nvidia/nccl/lib")
 foreach(library IN LISTS needed_libraries)
   string(MAKE_C_IDENTIFIER "KERASCNN_${library}" variable)
   mark_as_advanced(${variable})

@@ -48,6 +48,12 @@ bool BodyProgram::keeps_state() const {
                      [](const PlannedNode& node) { return node.kernel->keeps_state(); });
 }
 
+bool BodyProgram::meets_processes() const {
+  const std::vector<PlannedNode>& nodes = program_->impl_->nodes;
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [](const PlannedNode& node) { return node.kernel->meets_processes(); });
+}
+
 std::string BodyProgram::description() const {
   std::string text;
   for (const PlannedNode& node : program_->impl_->nodes) {
@@ -102,6 +108,7 @@ class BodyKernel final : public Kernel {
 
   int64_t workspace_bytes() const override { return body_bytes_ + copy_bytes_; }
   bool keeps_state() const override { return program_.keeps_state(); }
+  bool meets_processes() const override { return program_.meets_processes(); }
   std::string description() const override { return "op by op [" + program_.description() + "]"; }
 
  private:

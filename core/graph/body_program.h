@@ -31,6 +31,8 @@ class BodyProgram {
 
   // Does one of the kernels keep state on the device?
   bool keeps_state() const;
+  // Do other processes wait for one of them?
+  bool meets_processes() const;
   // The kernels one after another: "oneDNN matmul, kerascnn elementwise add".
   std::string description() const;
 

@@ -47,6 +47,10 @@ bool LoopPlan::keeps_state() const {
   return body_->keeps_state() || (condition_ != nullptr && condition_->keeps_state());
 }
 
+bool LoopPlan::meets_processes() const {
+  return body_->meets_processes() || (condition_ != nullptr && condition_->meets_processes());
+}
+
 std::string LoopPlan::description() const {
   const std::string steps =
       shape_.length < 0 ? "any number of steps" : message(shape_.length, " steps");
@@ -115,6 +119,11 @@ SwitchPlan::SwitchPlan(const PlanRequest& request, Device device)
 bool SwitchPlan::keeps_state() const {
   return std::any_of(branches_.begin(), branches_.end(),
                      [](const auto& branch) { return branch->keeps_state(); });
+}
+
+bool SwitchPlan::meets_processes() const {
+  return std::any_of(branches_.begin(), branches_.end(),
+                     [](const auto& branch) { return branch->meets_processes(); });
 }
 
 std::string SwitchPlan::description() const {

@@ -47,6 +47,7 @@ class LoopPlan {
 
   int64_t workspace_bytes() const { return total_bytes_; }
   bool keeps_state() const;
+  bool meets_processes() const;
   std::string description() const;
   BoundLoop bind(const KernelArgs& args) const;
 
@@ -74,6 +75,7 @@ class SwitchPlan {
 
   int64_t workspace_bytes() const { return total_bytes_; }
   bool keeps_state() const;
+  bool meets_processes() const;
   std::string description() const;
   size_t size() const { return branches_.size(); }
   BoundBranch bind(size_t branch, const KernelArgs& args) const;

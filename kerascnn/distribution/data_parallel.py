@@ -33,7 +33,7 @@ class DataParallel:
         ValueError: for `device_mesh` together with `devices`, a device listed twice, and devices
             that are not those of all processes.
         RuntimeError: where a launcher has started several processes and `initialize()` was not
-            called, and for several processes on GPUs.
+            called, and where this one computes on another device than it joined the others with.
 
     >>> keras.distribution.initialize()
     >>> keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0"]))
@@ -114,7 +114,7 @@ class DataParallel:
 
 def _default_devices() -> list[str]:
     if processes.num_processes() > 1:
-        return list_devices("cpu")
+        return list_devices(processes.device_kind())
     current = current_device()
     return ["cpu:0"] if current == "cpu" else [current.replace("cuda", "gpu")]
 
@@ -122,13 +122,15 @@ def _default_devices() -> list[str]:
 def _check_devices(names: list[str]) -> None:
     size = processes.num_processes()
     if size > 1:
-        if current_device() != "cpu":
+        expected_device = getattr(processes.engine(), "device", "cpu")
+        if current_device() != expected_device:
             raise RuntimeError(
-                f"There are {size} processes, and this one computes on {current_device()}: between "
-                "GPUs of several processes kerascnn moves nothing. Train on their CPUs: call "
-                "keras.config.set_device('cpu'), or set KERASCNN_DEVICE=cpu."
+                f"There are {size} processes, and this one has joined the others for training on "
+                f"{expected_device}, but computes on {current_device()} now. Choose the device "
+                "before keras.distribution.initialize(): by keras.config.set_device(), or "
+                "KERASCNN_DEVICE=cpu or gpu."
             )
-        expected = list_devices("cpu")
+        expected = list_devices(processes.device_kind())
         if sorted(names) != sorted(expected):
             raise ValueError(
                 f"{size} processes train together, one on each of {expected}: a distribution has "

@@ -20,8 +20,8 @@ def list_devices(device_type: str | None = None) -> list[str]:
         device_type: `"cpu"` or `"gpu"`; by default what this process computes on.
 
     Returns:
-        Their names. Of several processes, number i is the CPU of process i. Of one process, they
-        are its CPU or all of its GPUs.
+        Their names. Of several processes, number i is the device of process i that it trains on;
+        there are none of the other kind. Of one process, they are its CPU or all of its GPUs.
 
     Raises:
         ValueError: for another `device_type`.
@@ -34,8 +34,12 @@ def list_devices(device_type: str | None = None) -> list[str]:
         raise ValueError(
             f"`device_type` must be 'cpu' or 'gpu'. Received: device_type={device_type!r}"
         )
+    kind = "cpu" if kind == "cpu" else "gpu"
+    if processes.num_processes() > 1:
+        used = processes.device_kind()
+        return [f"{kind}:{i}" for i in range(processes.num_processes() if kind == used else 0)]
     if kind == "cpu":
-        return [f"cpu:{i}" for i in range(processes.num_processes())]
+        return ["cpu:0"]
     usable = [name for name, is_usable, _ in _core.list_devices() if is_usable and name != "cpu"]
     return [name.replace("cuda", "gpu") for name in usable]
 

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from kerascnn import _core
+from kerascnn.device import current as current_device
 from kerascnn.distribution.launch import World, find_world
 
 _TIMEOUT = "KERASCNN_DISTRIBUTION_TIMEOUT"
 _SECONDS = 30.0
 
 _world: World | None = None  # None until `initialize`
-_engine: Any = None  # an MpiEngine where there are several processes
+_engine: Any = None  # an MpiEngine or NcclEngine where there are several processes
 
 
 def initialize(
@@ -27,11 +28,12 @@ def initialize(
 ) -> None:
     """Joins the processes that a launcher has started; call it before anything else.
 
-    Without arguments and without a launcher there is one process, and nothing changes. `mpirun`
-    and `srun` tell their processes how many there are; the arguments and `KERAS_DISTRIBUTION_*`
-    may repeat it, and must then be right. Where random seeds differ between the processes, as
-    without `keras.utils.set_random_seed` before, all get the same one. An error that ends one
-    process ends all of them from then on.
+    Without arguments and without a launcher there is one process, and nothing changes. `mpirun`,
+    `srun` and `torchrun` tell their processes how many there are; the arguments and
+    `KERAS_DISTRIBUTION_*` may repeat it, and must then be right. Where the processes compute on
+    GPUs, each gets the GPU of its number on its machine. Where random seeds differ between the
+    processes, as without `keras.utils.set_random_seed` before, all get the same one. An error that
+    ends one process ends all of them from then on.
 
     Args:
         job_addresses: addresses of the processes, or of the first one, separated by commas. MPI
@@ -42,9 +44,11 @@ def initialize(
     Raises:
         ValueError: where a launcher's variables are there in part, are no numbers, or contradict
             one another or the arguments.
-        ImportError: for several processes without mpi4py or an MPI library.
-        RuntimeError: for processes that nothing connects, such as those of `torchrun`, and where
-            MPI knows another number of them than the launcher.
+        ImportError: for several processes on CPUs without mpi4py or an MPI library.
+        RuntimeError: for processes that nothing connects, such as those of `torchrun` on CPUs,
+            where MPI knows another number of them than the launcher, and, in all of them, where one
+            has no GPU for itself or no NCCL.
+        TimeoutError: where one does not come.
 
     >>> keras.distribution.initialize()  # a world of one
     >>> keras.distribution.list_devices("cpu")
@@ -70,6 +74,10 @@ def initialize(
 
 
 def _make_engine(world: World) -> Any:
+    if current_device() != "cpu":
+        from kerascnn.distribution.nccl import NcclEngine
+
+        return NcclEngine(world, _patience())
     if not world.is_mpi:
         raise RuntimeError(
             f"{world.launcher} says that there are {world.size} processes, but nothing connects "
@@ -134,6 +142,11 @@ def _end_all_with_this_one(engine: Any) -> None:
 def engine() -> Any:
     """Returns what connects this process with others, or None where there is one."""
     return _engine
+
+
+def device_kind() -> str:
+    """Returns what all processes compute on, "cpu" or "gpu", where there are several."""
+    return getattr(_engine, "devices", "cpu")
 
 
 def world() -> World | None:

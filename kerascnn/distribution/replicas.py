@@ -16,8 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# Gradients of so many bytes go in one message, which needs twice as much memory beside them.
+# The gradient that brings a message to so many bytes is its last one. On a CPU a message needs
+# twice as much memory beside them.
 _BUCKET_BYTES = 32 << 20
+# Where sums run beside the backward pass, a message has about one of so many parts of all
+# gradients, so that little is left after it. Below so many bytes a message takes the same time.
+_OVERLAPPED_PARTS = 4
+_LEAST_BYTES = 256 << 10
 # Writing a file may take so many times as long as processes wait for one another in a step.
 _LONG = 20
 
@@ -192,24 +197,33 @@ def mean_gradients(gradients: Sequence[Any]) -> list[Any]:
 
 
 def _buckets(gradients: list[Any]) -> Iterator[list[int]]:
-    """Yields the places of gradients that go in one message, which have one dtype."""
+    """Yields the places of gradients that go in one message, which have one dtype.
+
+    The last ones come first, as in the backward pass: GPUs sum them beside the rest of it.
+    """
     from kerascnn import dtypes
+    from kerascnn.distribution import processes
 
     by_dtype: dict[str, list[int]] = {}
-    for i, gradient in enumerate(gradients):
+    num_bytes: dict[int, int] = {}
+    for i, gradient in reversed(list(enumerate(gradients))):
         if gradient is not None:
-            by_dtype.setdefault(str(gradient.dtype), []).append(i)
-    for dtype, places in by_dtype.items():
+            dtype = str(gradient.dtype)
+            by_dtype.setdefault(dtype, []).append(i)
+            num_bytes[i] = int(np.prod(gradient.shape)) * dtypes.ITEMSIZE[dtype]
+    enough = _BUCKET_BYTES
+    if processes.device_kind() == "gpu":
+        part = sum(num_bytes.values()) // _OVERLAPPED_PARTS
+        enough = min(enough, max(part, _LEAST_BYTES))
+    for places in by_dtype.values():
         bucket: list[int] = []
-        size = 0
         for i in places:
-            num_bytes = int(np.prod(gradients[i].shape)) * dtypes.ITEMSIZE[dtype]
-            if bucket and size + num_bytes > _BUCKET_BYTES:
-                yield bucket
-                bucket, size = [], 0
             bucket.append(i)
-            size += num_bytes
-        yield bucket
+            if sum(num_bytes[j] for j in bucket) >= enough:
+                yield bucket
+                bucket = []
+        if bucket:
+            yield bucket
 
 
 def own_stream(stream: int) -> int:

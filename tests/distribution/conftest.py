@@ -1,18 +1,23 @@
-"""Processes that `mpirun` starts on this machine; skipped where MPI is not installed."""
+"""Processes that `mpirun` starts on this machine, or with a GPU each; skipped where none can."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from kerascnn import _core
+
 # No test depends on how fast a machine is. What takes longer than this hangs.
 PATIENCE = 300
+PATIENCE_ON_GPUS = 150
 WORK = Path(__file__).with_name("work.py")
 
 
@@ -65,6 +70,42 @@ def start(size: int, *arguments: object, script: Path = WORK, **variables: str) 
         check=False,
     )
     return Outcome(done.returncode, done.stdout)
+
+
+def start_on_gpus(size: int, *arguments: object, script: Path = WORK, **variables: str) -> Outcome:
+    """Runs a script in so many processes with a GPU each, with the variables of torchrun."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+    command = [sys.executable, str(script), *map(str, arguments)]
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size)}
+    running = []
+    for rank in range(size):
+        place = {**address, "RANK": str(rank), "LOCAL_RANK": str(rank)} if size > 1 else {}
+        given = {"KERASCNN_DEVICE": "gpu", **place, **variables}
+        output = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        process = subprocess.Popen(
+            command, env=environment(**given), stdout=output, stderr=subprocess.STDOUT
+        )
+        running.append((process, output))
+    codes, said = [], []
+    for process, output in running:
+        with output:
+            try:
+                codes.append(process.wait(PATIENCE_ON_GPUS))
+            finally:
+                process.kill()
+                process.wait()
+            output.seek(0)
+            said.append(output.read())
+    return Outcome(max(codes, key=abs), "".join(said))
+
+
+@pytest.fixture(scope="session")
+def two_gpus() -> None:
+    """Skips a test where there are no two GPUs, or no NCCL."""
+    gpus = [name for name, is_usable, _ in _core.list_devices() if is_usable and name != "cpu"]
+    if len(gpus) < 2:
+        pytest.skip(f"it needs two GPUs, and there are {gpus or 'none'}")
 
 
 @pytest.fixture(scope="session")

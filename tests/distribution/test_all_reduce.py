@@ -11,7 +11,7 @@ import pytest
 
 import kerascnn as keras
 from kerascnn import _core
-from kerascnn.distribution import replicas
+from kerascnn.distribution import processes, replicas
 from kerascnn.tracing import Trace
 
 DTYPES = {
@@ -213,10 +213,27 @@ def test_gradients_go_in_buckets(monkeypatch):
     gradients = [np.ones(n, np.float32) for n in (10, 6, 1, 40, 3)]
     gradients += [None, np.ones(4, np.float64)]
     means = replicas.mean_gradients(gradients)
-    assert [len(call) for call in engine.calls] == [64, 4, 160, 12, 32]
+    # The last ones first, as in the backward pass; each message ends where it is large enough.
+    assert [len(call) for call in engine.calls] == [32, 172, 68]
     assert means[5] is None
     for mean in means[:5]:
         np.testing.assert_array_equal(mean.numpy(), np.ones(mean.shape, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "sizes", "expected"),
+    [
+        # Net C of the benchmarks: the kernel of the dense layer ends a message.
+        ("gpu", [288, 32, 18432, 64, 401408, 128, 1280, 10], [[7, 6, 5, 4], [3, 2, 1, 0]]),
+        ("cpu", [288, 32, 18432, 64, 401408, 128, 1280, 10], [[7, 6, 5, 4, 3, 2, 1, 0]]),
+        ("gpu", [100, 200, 300], [[2, 1, 0]]),
+        ("gpu", [1 << 25, 1 << 23, 1 << 23], [[2], [1], [0]]),
+    ],
+)
+def test_messages_leave_little_for_the_end(monkeypatch, kinds, sizes, expected):
+    monkeypatch.setattr(processes, "device_kind", lambda: kinds)
+    gradients = [keras.KerasTensor((size,), "float32") for size in sizes]
+    assert list(replicas._buckets(gradients)) == expected
 
 
 def test_rows_cover_a_batch():

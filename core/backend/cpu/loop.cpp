@@ -60,6 +60,7 @@ class LoopKernel final : public Kernel {
 
   int64_t workspace_bytes() const override { return plan_.workspace_bytes(); }
   bool keeps_state() const override { return plan_.keeps_state(); }
+  bool meets_processes() const override { return plan_.meets_processes(); }
   std::string description() const override { return "kerascnn loop, " + plan_.description(); }
 
  private:
@@ -81,6 +82,7 @@ class SwitchKernel final : public Kernel {
 
   int64_t workspace_bytes() const override { return plan_.workspace_bytes(); }
   bool keeps_state() const override { return plan_.keeps_state(); }
+  bool meets_processes() const override { return plan_.meets_processes(); }
   std::string description() const override { return "kerascnn switch, " + plan_.description(); }
 
  private:

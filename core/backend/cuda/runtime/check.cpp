@@ -40,6 +40,10 @@ constexpr std::string_view kWaysOut =
 // The text of the error that lost the GPU. It is never freed: calls at the process' end ask for it.
 std::atomic<const std::string*> loss{nullptr};
 
+// Why sums with other processes were given up; never freed either.
+std::atomic<const std::string*> giving_up{nullptr};
+std::atomic<bool> is_reported{false};
+
 [[noreturn]] void throw_lost(std::string_view before) {
   throw LibraryError(message(
       before, "the GPU is lost to this process since an error before: ", *loss.load(), kWaysOut));
@@ -90,9 +94,25 @@ void check(cublasStatus_t status, std::string_view call) {
 }
 
 void use_device(int index) {
+  check_given_up();
   if (loss.load(std::memory_order_relaxed) != nullptr) throw_lost("");
   check(cudaSetDevice(index), "cudaSetDevice");
 }
+
+void give_up_devices(const std::string& reason) {
+  const auto* const kept = new std::string(reason);
+  const std::string* none = nullptr;
+  if (!giving_up.compare_exchange_strong(none, kept)) delete kept;
+}
+
+void check_given_up() {
+  const std::string* const reason = giving_up.load(std::memory_order_relaxed);
+  if (reason == nullptr) return;
+  is_reported = true;
+  throw DeviceError(*reason);
+}
+
+bool is_giving_up_reported() { return is_reported; }
 
 void check_launch(std::string_view kernel) { check(cudaGetLastError(), kernel); }
 

@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
+#include <string>
 #include <string_view>
 
 namespace kerascnn::cuda {
@@ -19,6 +20,14 @@ void check(cublasStatus_t status, std::string_view call);
 // Makes the device the current one of the calling thread. Every entry from outside begins with
 // this: after an error that lost the GPU it throws at once, and says which error that was.
 void use_device(int index);
+
+// From now on use_device() and whoever waits for a device throw DeviceError with this reason: sums
+// with other processes were given up, and what the devices hold may be wrong. The first one counts.
+void give_up_devices(const std::string& reason);
+// Throws it.
+void check_given_up();
+// Has it been thrown?
+bool is_giving_up_reported();
 
 // Call it after a kernel launch: it reports the launch's own error (a bad grid, too much shared
 // memory) and clears it.

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/backend/cuda/runtime/cupti_tracer.h"
+#include "core/backend/cuda/runtime/nccl.h"
 #include "core/backend/dependencies.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
@@ -40,6 +41,12 @@ int64_t steps_of_turn(int64_t instructions, bool has_arenas) {
   const int64_t steps = nodes / std::max<int64_t>(instructions, 1);
   return static_cast<int64_t>(
       std::bit_floor(static_cast<uint64_t>(std::clamp(steps, kLeastOfTurn, kMostOfTurn))));
+}
+
+int64_t count_meetings(const std::vector<Instruction>& instructions) {
+  return std::count_if(
+      instructions.begin(), instructions.end(),
+      [](const Instruction& instruction) { return instruction.kernel->meets_processes(); });
 }
 
 void run_one(const Instruction& instruction, cudaStream_t stream, uint32_t settled = 0) {
@@ -169,7 +176,8 @@ GraphExecutor::GraphExecutor(Context& context, ArenaSteps arenas, LaunchCounters
       arenas_(std::move(arenas)),
       counters_(counters),
       sizes_(steps_of_turn(size(), arenas_.size() > 1)),
-      uses_loops_(env_flag("KERASCNN_CUDA_LOOPS", true)),
+      meetings_(count_meetings(arenas_.front())),
+      uses_loops_(meetings_ == 0 && env_flag("KERASCNN_CUDA_LOOPS", true)),
       single_runs_(single_steps ? kSingleRunsInLoop : 0) {
   check(cudaMalloc(&remaining_turns_, sizeof(int64_t)), "cudaMalloc of a loop counter");
 }
@@ -219,7 +227,10 @@ std::vector<PrioritizedNode> GraphExecutor::capture_instructions(int64_t steps,
     Front after = Front::of(stream);
     const bool has_launched = !(after == front);
     if (has_launched) {
-      const int priority = static_cast<int>(std::min<int64_t>(greatest + slack[i], least));
+      // Sums over processes need few multiprocessors, and other GPUs wait for them.
+      const int priority = instruction.kernel->meets_processes()
+                               ? greatest
+                               : static_cast<int>(std::min<int64_t>(greatest + slack[i], least));
       after.for_each_kernel([&](cudaGraphNode_t kernel) { kernels.push_back({kernel, priority}); });
     }
     captured.push_back({std::move(after), has_launched ? std::vector{&instruction} : before});
@@ -309,7 +320,7 @@ void GraphExecutor::run(int64_t steps) {
     run_profiled(steps);
     return;
   }
-  if (steps == 1 && ++single_runs_ > kSingleRunsInLoop) {
+  if (steps == 1 && (meetings_ > 0 || ++single_runs_ > kSingleRunsInLoop)) {
     launch_turns(straight_, {.size = 1, .turns = 1});
     return;
   }
@@ -338,13 +349,20 @@ void GraphExecutor::launch_turns(std::map<int64_t, Captured>& graphs, const Loop
   auto found = graphs.find(run.size);
   if (found == graphs.end()) found = graphs.emplace(run.size, capture_straight(run.size)).first;
   for (int64_t turn = 0; turn < run.turns; ++turn) {
-    check(cudaGraphLaunch(found->second.exec.get(), context_.stream()), "cudaGraphLaunch");
+    const cudaStream_t stream = context_.stream();
+    check_given_up();
+    check(cudaGraphLaunch(found->second.exec.get(), stream), "cudaGraphLaunch");
     ++counters_.graph_launches;
+    note_meetings(meetings_ * run.size, stream);
   }
 }
 
 void GraphExecutor::run_later(int64_t steps) {
   if (steps <= 0 || size() == 0) return;
+  if (meetings_ > 0) {
+    run(steps);
+    return;
+  }
   use_device(context_.index());
   context_.later_runs().add(*this, steps);
 }

@@ -60,7 +60,11 @@ class GraphExecutor : public Executor {
   ArenaSteps arenas_;
   LaunchCounters& counters_;
   LoopSizes sizes_;
-  bool uses_loops_;                     // KERASCNN_CUDA_LOOPS
+  // How many kernels of a step meet other processes. Where there are any, graphs have no loop: NCCL
+  // puts nodes into them that a loop's body may not have. Runs are started at once then, because
+  // others wait for them.
+  int64_t meetings_;
+  bool uses_loops_;                     // KERASCNN_CUDA_LOOPS, and no meetings
   int64_t* remaining_turns_ = nullptr;  // on the device: what a loop counts down
   std::map<int64_t, Captured> loops_;   // by the steps of a turn
   // Graphs without a loop, since a loop's cost shows where steps come one by one.

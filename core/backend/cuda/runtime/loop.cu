@@ -137,12 +137,6 @@ T read_back(const T* data, cudaStream_t stream) {
   return value;
 }
 
-bool is_capturing(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
-  return status == cudaStreamCaptureStatusActive;
-}
-
 // A conditional node in the graph that is being captured from a stream.
 class ConditionalNode {
  public:
@@ -206,10 +200,21 @@ class ConditionalNode {
 
 Device current_device() { return {DeviceType::Cuda, Context::current().index()}; }
 
+// NCCL puts nodes into a graph that the body of a conditional node may not have.
+void refuse_meetings(const char* op, bool meets_processes) {
+  if (!meets_processes) return;
+  throw DeviceError(message(op,
+                            ": its body sums over the GPUs of several processes (all_reduce, as "
+                            "of BatchNormalization(synchronized=True)), which a loop or a choice "
+                            "on the device can't; move it out of the body, or use unroll=True"));
+}
+
 class LoopKernel final : public Kernel {
  public:
   explicit LoopKernel(const PlanRequest& request)
-      : plan_(request, current_device()), inner_(make_stream()) {}
+      : plan_(request, current_device()), inner_(make_stream()) {
+    refuse_meetings("loop", plan_.meets_processes());
+  }
 
   void run(const KernelArgs& args) override {
     BoundLoop loop = plan_.bind(args);
@@ -310,7 +315,9 @@ class LoopKernel final : public Kernel {
 class SwitchKernel final : public Kernel {
  public:
   explicit SwitchKernel(const PlanRequest& request)
-      : plan_(request, current_device()), inner_(make_stream()) {}
+      : plan_(request, current_device()), inner_(make_stream()) {
+    refuse_meetings("switch", plan_.meets_processes());
+  }
 
   void run(const KernelArgs& args) override {
     const auto stream = static_cast<cudaStream_t>(args.stream);

@@ -11,6 +11,8 @@ class OpenedLibrary {
   // Opens "lib<name>.so.<version>". Throws LibraryError, which begins with what can't be done
   // without it and ends with the remedy. The library stays open until the process ends.
   OpenedLibrary(std::string name, int version, const std::string& what_fails);
+  // Opens a file, or what the system finds by that name; `remedy` says how to install it.
+  OpenedLibrary(std::string file, const std::string& what_fails, const std::string& remedy);
 
   // Throws LibraryError where the library has no such function.
   template <typename Function>

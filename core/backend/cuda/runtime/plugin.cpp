@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "core/backend/cuda/runtime/cuda_backend.h"
+#include "core/backend/cuda/runtime/nccl.h"
 #include "core/backend/cuda/runtime/nvrtc.h"
 #include "core/base/core_interface.h"
 #include "core/base/error.h"
@@ -75,7 +76,8 @@ kerascnn_cuda_plugin() {
   static const kerascnn::CudaPlugin plugin = {
       kerascnn::cuda::device_count,      kerascnn::cuda::unavailable_reason,
       kerascnn::cuda::backend_of,        kerascnn::cuda::library_versions,
-      kerascnn::cuda::start_compile_for, kerascnn::cuda::nvrtc_state};
+      kerascnn::cuda::start_compile_for, kerascnn::cuda::nvrtc_state,
+      kerascnn::cuda::nccl_collectives};
   return &plugin;
 }
 

@@ -41,6 +41,7 @@ bool has_passed(cudaEvent_t event) { return is_done(cudaEventQuery(event), "cuda
 void wait_for(cudaEvent_t blocking_event, double patience) {
   if (spin_until([&] { return has_passed(blocking_event); }, patience)) return;
   check(cudaEventSynchronize(blocking_event), "cudaEventSynchronize");
+  check_given_up();
 }
 
 void wait_for(cudaStream_t stream, double patience) {
@@ -49,6 +50,7 @@ void wait_for(cudaStream_t stream, double patience) {
   const Event event = make_blocking_event();
   check(cudaEventRecord(event.get(), stream), "cudaEventRecord");
   check(cudaEventSynchronize(event.get()), "cudaEventSynchronize");
+  check_given_up();
 }
 
 }  // namespace kerascnn::cuda

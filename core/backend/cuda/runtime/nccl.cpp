@@ -1,0 +1,404 @@
+#include "core/backend/cuda/runtime/nccl.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "core/backend/cuda/runtime/handles.h"
+#include "core/backend/cuda/runtime/opened_library.h"
+#include "core/backend/cuda/runtime/waiting.h"
+#include "core/base/error.h"
+
+namespace kerascnn::cuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What nccl.h of NCCL 2 declares.
+using NcclResult = int;
+using NcclHandle = struct ncclComm*;
+constexpr NcclResult kNcclSuccess = 0;
+constexpr NcclResult kNcclInProgress = 7;
+constexpr size_t kNcclIdBytes = 128;
+constexpr int kNcclSum = 0, kNcclAverage = 4;
+constexpr int kNcclFloat16 = 6, kNcclFloat32 = 7, kNcclFloat64 = 8, kNcclBFloat16 = 9;
+constexpr int kLeastNcclVersion = 21800, kLastNcclMajor = 2;
+
+struct NcclId {
+  std::array<char, kNcclIdBytes> bytes;
+};
+
+struct NcclFunctions {
+  NcclResult (*get_version)(int*);
+  const char* (*get_error_string)(NcclResult);
+  const char* (*get_last_error)(NcclHandle);
+  NcclResult (*get_unique_id)(NcclId*);
+  NcclResult (*comm_init_rank)(NcclHandle*, int processes, NcclId, int rank);
+  NcclResult (*comm_abort)(NcclHandle);
+  NcclResult (*comm_get_async_error)(NcclHandle, NcclResult*);
+  NcclResult (*group_start)();
+  NcclResult (*group_end)();
+  NcclResult (*all_reduce)(const void* from, void* to, size_t count, int dtype, int operation,
+                           NcclHandle, cudaStream_t);
+};
+
+std::string nccl_version_text(int version) {
+  return message(version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
+
+struct NcclLibrary {
+  explicit NcclLibrary(const std::string& file);
+  std::string version_text() const { return nccl_version_text(version); }
+
+  std::string file;
+  NcclFunctions call{};
+  int version = 0;
+};
+
+NcclLibrary::NcclLibrary(const std::string& name) : file(name) {
+  const char* const what_fails = "the GPUs of several processes can't be connected";
+  const OpenedLibrary library(name, what_fails,
+                              "pip install nvidia-nccl-cu13, or kerascnn's extra \"nccl\"");
+  library.find("ncclGetVersion", call.get_version);
+  library.find("ncclGetErrorString", call.get_error_string);
+  library.find("ncclGetLastError", call.get_last_error);
+  library.find("ncclGetUniqueId", call.get_unique_id);
+  library.find("ncclCommInitRank", call.comm_init_rank);
+  library.find("ncclCommAbort", call.comm_abort);
+  library.find("ncclCommGetAsyncError", call.comm_get_async_error);
+  library.find("ncclGroupStart", call.group_start);
+  library.find("ncclGroupEnd", call.group_end);
+  library.find("ncclAllReduce", call.all_reduce);
+  const NcclResult result = call.get_version(&version);
+  if (result != kNcclSuccess) {
+    throw LibraryError(message(what_fails, ": ncclGetVersion of ", name, " failed with ", result));
+  }
+  if (version < kLeastNcclVersion || version / 10000 != kLastNcclMajor) {
+    throw LibraryError(message(what_fails, ": ", name, " is NCCL ", nccl_version_text(version),
+                               ", and kerascnn calls NCCL ", nccl_version_text(kLeastNcclVersion),
+                               " and newer of version ", kLastNcclMajor,
+                               "; install it with: pip install nvidia-nccl-cu13"));
+  }
+}
+
+// The sums that were put on a stream, and how far it is.
+class MeetingLog {
+ public:
+  void note(int64_t count, cudaStream_t stream) {
+    const std::lock_guard lock(mutex_);
+    if (pending_.size() >= kMostUnlooked) look();
+    if (pending_.empty()) moved_ = Clock::now();
+    Event event = spare_.empty() ? make_event() : std::move(spare_.back());
+    if (!spare_.empty()) spare_.pop_back();
+    check(cudaEventRecord(event.get(), stream), "cudaEventRecord");
+    started_ += count;
+    pending_.push_back({std::move(event), started_});
+  }
+
+  GpuMeetings state() {
+    const std::lock_guard lock(mutex_);
+    look();
+    GpuMeetings result;
+    result.started = started_;
+    result.ended = ended_;
+    if (!pending_.empty()) {
+      result.waiting = std::chrono::duration<double>(Clock::now() - moved_).count();
+    }
+    return result;
+  }
+
+ private:
+  static constexpr size_t kMostUnlooked = 16;
+
+  struct Pending {
+    Event event;
+    int64_t started;  // sums up to this event
+  };
+
+  // An error of the device is for those who use it to report: for this log the work is not over.
+  void look() {
+    while (!pending_.empty() && cudaEventQuery(pending_.front().event.get()) == cudaSuccess) {
+      ended_ = pending_.front().started;
+      moved_ = Clock::now();
+      spare_.push_back(std::move(pending_.front().event));
+      pending_.pop_front();
+    }
+    (void)cudaGetLastError();
+  }
+
+  std::mutex mutex_;
+  std::deque<Pending> pending_;
+  std::vector<Event> spare_;
+  int64_t started_ = 0, ended_ = 0;
+  Clock::time_point moved_;
+};
+
+struct NcclMembership {
+  NcclLibrary library;
+  NcclHandle comm = nullptr;
+  int device = 0;
+  int64_t rank = 0;
+  int64_t processes = 1;
+  MeetingLog log{};
+  std::mutex calling{};  // NCCL wants the calls of one communicator one after another
+
+  std::string who() const {
+    return message("process ", rank, " of ", processes, " on cuda:", device);
+  }
+
+  void expect(NcclResult result, std::string_view op, std::string_view call) const {
+    if (result == kNcclSuccess) return;
+    const char* const last = library.call.get_last_error(comm);
+    throw DeviceError(message(op, ": ", who(), ": ", call, " failed with NCCL error ", result, " (",
+                              library.call.get_error_string(result),
+                              "): ", last != nullptr && *last != 0 ? last : "it says no more",
+                              "; NCCL ", library.version_text(), " of ", library.file,
+                              "; NCCL_DEBUG=INFO lets it say more"));
+  }
+};
+
+// Both are never destroyed: at process exit the driver may be gone before this library's static
+// objects are.
+std::atomic<NcclMembership*> membership{nullptr};
+std::atomic<NcclLibrary*> opened_nccl{nullptr};
+
+NcclLibrary& nccl_library() {
+  NcclLibrary* const library = opened_nccl.load();
+  if (library == nullptr) throw DeviceError("NCCL was not opened; call initialize() first");
+  return *library;
+}
+
+int nccl_dtype(DType dtype) {
+  switch (dtype) {
+    case DType::Float16:
+      return kNcclFloat16;
+    case DType::BFloat16:
+      return kNcclBFloat16;
+    case DType::Float64:
+      return kNcclFloat64;
+    default:
+      return kNcclFloat32;
+  }
+}
+
+NcclMembership& joined(std::string_view op, int64_t processes) {
+  NcclMembership* const found = membership.load();
+  const int64_t there = found == nullptr ? 1 : found->processes;
+  if (there != processes) {
+    throw DeviceError(message(
+        op, ": it is for ", processes, " processes, but the GPU of this one is connected with ",
+        there == 1 ? "none" : message("those of ", there),
+        "; call keras.distribution.initialize() ",
+        "before anything else in each of them, and let them compute on GPUs there"));
+  }
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  if (device != found->device) {
+    throw DeviceError(message(op, ": ", found->who(), " was asked to sum on cuda:", device,
+                              "; a process trains on the GPU that it joined the others with"));
+  }
+  return *found;
+}
+
+// Joining blocks until all processes have come, so a thread of its own does it, which is left alone
+// where that takes too long.
+struct Joining {
+  std::promise<NcclResult> result;
+  NcclHandle comm = nullptr;
+};
+
+class NcclCollectives final : public GpuCollectives {
+ public:
+  std::string open(const std::string& library) override {
+    if (opened_nccl.load() == nullptr) opened_nccl = new NcclLibrary(library);
+    return nccl_library().version_text();
+  }
+
+  std::string make_id() override {
+    NcclId id{};
+    const NcclLibrary& library = nccl_library();
+    const NcclResult result = library.call.get_unique_id(&id);
+    if (result != kNcclSuccess) {
+      throw DeviceError(message("ncclGetUniqueId failed with NCCL error ", result, " (",
+                                library.call.get_error_string(result),
+                                "): ", library.call.get_last_error(nullptr), "; NCCL ",
+                                library.version_text(), "; NCCL_DEBUG=INFO lets it say more"));
+    }
+    return {id.bytes.data(), id.bytes.size()};
+  }
+
+  std::string device_uuid(int device) override {
+    use_device(device);
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+    constexpr const char* digits = "0123456789abcdef";
+    std::string text;
+    for (const char part : properties.uuid.bytes) {
+      const auto byte = static_cast<unsigned char>(part);
+      text += digits[byte >> 4];
+      text += digits[byte & 15];
+    }
+    return text;
+  }
+
+  void join(int device, const std::string& id, int64_t rank, int64_t processes,
+            double patience) override {
+    if (membership.load() != nullptr) throw DeviceError("NCCL: this process has joined already");
+    if (id.size() != kNcclIdBytes) {
+      throw ValueError(message("NCCL: an id has ", kNcclIdBytes, " bytes, received ", id.size()));
+    }
+    use_device(device);
+    auto* const member = new NcclMembership{
+        .library = nccl_library(), .device = device, .rank = rank, .processes = processes};
+    const NcclResult result = start_to_join(*member, id, patience);
+    member->expect(result, "initialize", "ncclCommInitRank");
+    check_sum(*member, patience);
+    membership = member;
+  }
+
+  GpuMeetings meetings() override {
+    GpuMeetings result;
+    if (NcclMembership* const member = membership.load(); member != nullptr) {
+      result = member->log.state();
+      if (!has_aborted_) result.failure = failure_of(*member);
+    }
+    result.is_reported = is_giving_up_reported();
+    return result;
+  }
+
+  void give_up(const std::string& reason) override {
+    give_up_devices(reason);
+    NcclMembership* const member = membership.load();
+    if (member == nullptr || has_aborted_.exchange(true)) return;
+    // Kernels that wait for others end at once. The call itself returns when nothing refers to the
+    // communicator any more, which captured graphs do, so nobody waits for it.
+    std::thread([member] {
+      (void)cudaSetDevice(member->device);
+      (void)member->library.call.comm_abort(member->comm);
+    }).detach();
+  }
+
+ private:
+  static std::string failure_of(const NcclMembership& member) {
+    NcclResult state = kNcclSuccess;
+    const NcclResult result = member.library.call.comm_get_async_error(member.comm, &state);
+    if (result == kNcclSuccess && (state == kNcclSuccess || state == kNcclInProgress)) return "";
+    try {
+      member.expect(result != kNcclSuccess ? result : state, "all_reduce", "a sum");
+    } catch (const DeviceError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  static NcclResult start_to_join(NcclMembership& member, const std::string& id, double patience) {
+    NcclId bytes{};
+    std::copy(id.begin(), id.end(), bytes.bytes.begin());
+    const auto joining = std::make_shared<Joining>();
+    std::future<NcclResult> result = joining->result.get_future();
+    std::thread([joining, bytes, device = member.device, call = member.library.call,
+                 rank = static_cast<int>(member.rank),
+                 processes = static_cast<int>(member.processes)] {
+      (void)cudaSetDevice(device);
+      joining->result.set_value(call.comm_init_rank(&joining->comm, processes, bytes, rank));
+    }).detach();
+    if (result.wait_for(std::chrono::duration<double>(patience)) != std::future_status::ready) {
+      throw DeviceError(message("initialize: ", member.who(), " has waited for ", patience,
+                                " seconds for ncclCommInitRank, in which all processes meet; NCCL ",
+                                member.library.version_text(),
+                                ", NCCL_DEBUG=INFO lets it say "
+                                "what it waits for"));
+    }
+    const NcclResult found = result.get();
+    member.comm = joining->comm;
+    return found;
+  }
+
+  // A first sum makes connections, which can't be made later while a graph is captured, and shows
+  // that they work.
+  static void check_sum(NcclMembership& member, double patience) {
+    const NcclFunctions& call = member.library.call;
+    const Stream stream = make_stream();
+    constexpr size_t count = 1 << 20;
+    float* data = nullptr;
+    check(cudaMalloc(reinterpret_cast<void**>(&data), count * sizeof(float)), "cudaMalloc");
+    const float one = 1;
+    check(cudaMemsetAsync(data, 0, count * sizeof(float), stream.get()), "cudaMemsetAsync");
+    float* const last = data + (count - 1);
+    check(cudaMemcpyAsync(last, &one, sizeof(float), cudaMemcpyHostToDevice, stream.get()),
+          "cudaMemcpyAsync");
+    member.expect(
+        call.all_reduce(data, data, count, kNcclFloat32, kNcclSum, member.comm, stream.get()),
+        "initialize", "the first ncclAllReduce");
+    const Event done = make_event();
+    check(cudaEventRecord(done.get(), stream.get()), "cudaEventRecord");
+    const auto begun = Clock::now();
+    while (!has_passed(done.get())) {
+      NcclResult state = kNcclSuccess;
+      member.expect(call.comm_get_async_error(member.comm, &state), "initialize",
+                    "ncclCommGetAsyncError");
+      if (state != kNcclInProgress) member.expect(state, "initialize", "the first sum");
+      if (std::chrono::duration<double>(Clock::now() - begun).count() > patience) {
+        throw DeviceError(message("initialize: ", member.who(), " has waited for ", patience,
+                                  " seconds for a first sum over the GPUs; NCCL ",
+                                  member.library.version_text(),
+                                  ", NCCL_DEBUG=INFO lets it say what it waits for"));
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    float found = 0;
+    check(cudaMemcpy(&found, last, sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
+    (void)cudaFree(data);
+    if (found != static_cast<float>(member.processes)) {
+      throw DeviceError(message("initialize: ", member.who(), ": a first sum over the GPUs gave ",
+                                found, " where it is ", member.processes, "; NCCL ",
+                                member.library.version_text()));
+    }
+  }
+
+  std::atomic<bool> has_aborted_{false};
+};
+
+}  // namespace
+
+void check_joined(std::string_view op, int64_t processes) { (void)joined(op, processes); }
+
+void sum_over_processes(std::string_view op, int64_t processes,
+                        const std::vector<SummedMemory>& memory, DType dtype, bool average,
+                        cudaStream_t stream) {
+  NcclMembership& member = joined(op, processes);
+  check_given_up();
+  const NcclFunctions& call = member.library.call;
+  const std::lock_guard lock(member.calling);
+  member.expect(call.group_start(), op, "ncclGroupStart");
+  NcclResult result = kNcclSuccess;
+  for (const SummedMemory& one : memory) {
+    if (one.count == 0) continue;
+    result = call.all_reduce(one.from, one.to, static_cast<size_t>(one.count), nccl_dtype(dtype),
+                             average ? kNcclAverage : kNcclSum, member.comm, stream);
+    if (result != kNcclSuccess) break;
+  }
+  const NcclResult ended = call.group_end();  // also after a failure: a group must not stay open
+  member.expect(result, op, "ncclAllReduce");
+  member.expect(ended, op, "ncclGroupEnd");
+}
+
+void note_meetings(int64_t count, cudaStream_t stream) {
+  NcclMembership* const member = membership.load();
+  if (member != nullptr && count > 0) member->log.note(count, stream);
+}
+
+GpuCollectives& nccl_collectives() {
+  static auto* const collectives = new NcclCollectives();
+  return *collectives;
+}
+
+}  // namespace kerascnn::cuda

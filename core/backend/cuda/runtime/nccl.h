@@ -1,0 +1,42 @@
+// Sums between the GPUs of several processes, by NCCL. Its library is opened when processes join,
+// so that one process alone needs none. The few functions that are called are the same in all of
+// NCCL 2 since 2.18 and are declared in nccl.cpp: building needs no NCCL.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "core/backend/gpu_collectives.h"
+#include "core/base/dtype.h"
+
+namespace kerascnn::cuda {
+
+// `count` elements at `from` in all processes are summed to `to`, which may be the same memory.
+struct SummedMemory {
+  const void* from = nullptr;
+  void* to = nullptr;
+  int64_t count = 0;
+};
+
+// Throws DeviceError, which begins with the op's name, where this process has not joined so many.
+void check_joined(std::string_view op, int64_t processes);
+
+// Puts sums over all processes on the stream, which may be captured. All processes get the same
+// bits. In which order the addends of an element are taken is NCCL's, by the number of processes,
+// the links between their GPUs and the size. With `average` each addend is divided by the number of
+// processes first. Throws what check_joined() throws.
+void sum_over_processes(std::string_view op, int64_t processes,
+                        const std::vector<SummedMemory>& memory, DType dtype, bool average,
+                        cudaStream_t stream);
+
+// Notes that so many calls of sum_over_processes() are on the stream, for whoever watches how far
+// it is. For captured ones: each time when they were launched.
+void note_meetings(int64_t count, cudaStream_t stream);
+
+// Of this library; never destroyed.
+GpuCollectives& nccl_collectives();
+
+}  // namespace kerascnn::cuda

@@ -1,0 +1,162 @@
+"""Training with two GPUs gives what one gives on the whole batches. These tests need two GPUs."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .conftest import start_on_gpus
+from .test_faults import SCRIPT, is_left
+from .test_training import OTHERS, SAME, TOLERANCE, check_equal, results
+
+WORK = Path(__file__).with_name("gpu_work.py")
+JOBS = ("sums", "net_c", "net_c_at_once", "net_c_in_buckets", "small_resnet", "mixed")
+# In float32 without TF32 after 50 steps, of plain SGD, and of a network with batch normalization.
+NEAR = {"net_c": 1e-4, "net_c_at_once": 1e-3, "net_c_in_buckets": 1e-3, "small_resnet": 1e-2}
+# What other processes' work.py does needs no more of a GPU than the ops of dense layers.
+FLOAT64 = tuple(job for job in SAME if job != "digits")
+
+
+@pytest.fixture(scope="module")
+def runs(two_gpus, tmp_path_factory):
+    """Returns a function that gives the folder with the results of so many GPUs."""
+    folders = {}
+
+    def run(size, again=0):
+        key = size, again
+        if key not in folders:
+            folder = tmp_path_factory.mktemp(f"on_{size}")
+            outcome = start_on_gpus(size, folder, *JOBS, script=WORK, KERASCNN_TF32="0")
+            assert outcome.code == 0, outcome.output
+            assert outcome.output.count("finished") == size, outcome.output
+            folders[key] = folder
+        return folders[key]
+
+    return run
+
+
+def test_sums(runs):
+    """Those of NumPy: what is added here is a whole number, or a half."""
+    found = results(runs(2), "sums")
+    assert len(found) == 4 * 3 * 2 * 4
+    for key, value in found.items():
+        _, case, _, i = key.split()
+        first, second = (np.arange((1, 0, 5, 70_001)[int(i)]) % 7 + rank for rank in range(2))
+        expected = (first + second, (first + second) / 2, second / 2)[int(case)]
+        np.testing.assert_array_equal(value, expected, err_msg=key)
+
+
+@pytest.mark.parametrize("job", NEAR)
+def test_two_gpus_train_as_one(runs, job):
+    one, two = results(runs(1), job), results(runs(2), job)
+    assert one["losses"].std() > 1e-3  # something was learned
+    np.testing.assert_allclose(two["losses"], one["losses"], rtol=NEAR[job])
+    for name, value in one.items():
+        distance = np.abs(two[name] - value).max()
+        print(f"{job} {name}: {distance:.2g}")
+        assert distance < 10 * NEAR[job], name
+
+
+def test_sums_in_many_messages_are_the_same(runs):
+    whole, parts = (results(runs(2), job) for job in ("net_c_at_once", "net_c_in_buckets"))
+    check_equal(parts, whole, {"rtol": 1e-6, "atol": 1e-7})
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_both_gpus_end_with_the_same_bits(runs, job):
+    first, other = results(runs(2), job), results(runs(2), job, 1)
+    for name, value in first.items():
+        assert value.tobytes() == other[name].tobytes(), name
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_two_runs_end_with_the_same_bits(runs, job):
+    once, twice = results(runs(2), job), results(runs(2, again=1), job)
+    for name, value in once.items():
+        assert value.tobytes() == twice[name].tobytes(), name
+
+
+def test_mixed_precision_learns_as_on_one_gpu(runs):
+    one, two = (results(runs(size), "mixed")["losses"] for size in (1, 2))
+    # Dropout draws other numbers in each process.
+    assert np.mean(one[-10:]) < 0.9 * np.mean(one[:10])
+    assert np.mean(two[-10:]) < 0.9 * np.mean(two[:10])
+
+
+class TestAsOnCpus:
+    """The trainings of `test_training.py`, in float64."""
+
+    @pytest.fixture(scope="class")
+    def folders(self, two_gpus, tmp_path_factory):
+        found = {}
+        for size in (1, 2):
+            own = ["own_sources_of_2"] if size == 1 else ["own_sources"]
+            found[size] = tmp_path_factory.mktemp(f"as_on_cpus_{size}")
+            outcome = start_on_gpus(size, found[size], *FLOAT64, *OTHERS, *own)
+            assert outcome.code == 0, outcome.output
+        return found
+
+    @pytest.mark.parametrize("job", FLOAT64)
+    def test_two_train_as_one(self, folders, job):
+        check_equal(results(folders[2], job), results(folders[1], job), TOLERANCE)
+
+    def test_sources_of_different_lengths(self, folders):
+        expected = results(folders[1], "own_sources_of_2")
+        check_equal(results(folders[2], "own_sources"), expected, TOLERANCE)
+
+    @pytest.mark.parametrize("job", ["resumed", "resumed_data_set"])
+    def test_a_resumed_training_ends_with_the_same_bits(self, folders, job):
+        found = results(folders[2], job)
+        for name in [name for name in found if name.startswith("weight")]:
+            assert found[name].tobytes() == found[f"whole_{name}"].tobytes(), name
+
+
+class TestFaults:
+    @pytest.fixture
+    def run(self, two_gpus, tmp_path):
+        def run(kind, rank, timeout=10):
+            seconds = {"KERASCNN_DISTRIBUTION_TIMEOUT": str(timeout)}
+            outcome = start_on_gpus(2, kind, rank, 5, tmp_path, script=SCRIPT, **seconds)
+            pids = [int(path.name) for path in tmp_path.iterdir() if path.name.isdigit()]
+            assert len(pids) == 2, outcome.output
+            assert outcome.code != 0
+            assert "trained" not in outcome.output
+            for _ in range(100):
+                if not any(is_left(pid) for pid in pids):
+                    return outcome
+                time.sleep(0.1)
+            raise AssertionError(f"left over: {pids}")
+
+        return run
+
+    @pytest.mark.parametrize("rank", [0, 1])
+    def test_an_error(self, run, rank):
+        output = run("raises", rank, timeout=60).output
+        assert f"kerascnn: process {rank} of 2 on " in output
+        assert re.search(rf"Process {rank} on .* failed with ArithmeticError: out of luck", output)
+
+    @pytest.mark.parametrize("rank", [0, 1])
+    def test_a_kill(self, run, rank):
+        begun = time.monotonic()
+        output = run("killed", rank, timeout=60).output
+        assert re.search(rf"[Pp]rocess {rank} on .* has ended", output), output
+        print(f"over after {time.monotonic() - begun:.1f} s")
+
+    @pytest.mark.parametrize("rank", [0, 1])
+    def test_a_process_that_hangs(self, run, rank):
+        output = run("sleeps", rank).output
+        assert re.search(rf"process {rank} on .* (has started only|which hangs)", output), output
+
+    @pytest.mark.parametrize(
+        ("kind", "message"),
+        [
+            ("weights", "the weight .* is different"),
+            ("epochs", "the number of epochs is different"),
+        ],
+    )
+    def test_processes_that_differ(self, run, kind, message):
+        assert re.search(message, run(kind, 1, timeout=60).output)
