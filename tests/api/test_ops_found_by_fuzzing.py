@@ -114,6 +114,14 @@ def test_indexes_of_a_compiled_function_out_of_range_are_the_nearest_in_range(de
         assert keras.jit(ops.take)(x, indices).tolist() == [3, 3, 0, 0]
 
 
+@pytest.mark.parametrize("length", [0, 3])
+def test_differences_of_nothing_end(length):
+    """They were taken as often as was asked for."""
+    assert ops.diff(ops.ones((2, length)), n=2**32).shape == (2, 0)
+    with pytest.raises(TypeError):
+        ops.diff(ops.ones((2, length)), n=2.5)
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0), (0, 0, 0)])
 def test_matrices_without_elements(shape, compiled):
