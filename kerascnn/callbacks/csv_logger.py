@@ -9,6 +9,7 @@ from typing import Any, Literal, TextIO
 import numpy as np
 
 from kerascnn.callbacks.callback import Callback
+from kerascnn.system_errors import naming_file
 
 
 class CSVLogger(Callback):
@@ -66,8 +67,9 @@ class CSVLogger(Callback):
     def state_dict(self) -> dict[str, Any]:
         if self.csv_file is None:
             return {}
-        self.csv_file.flush()
-        os.fsync(self.csv_file.fileno())
+        with naming_file(self.filename):
+            self.csv_file.flush()
+            os.fsync(self.csv_file.fileno())
         return {"size": self.csv_file.tell(), "keys": self.keys}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -104,14 +106,16 @@ class CSVLogger(Callback):
                 self.keys += [f"val_{key}" for key in self.keys]
         if not self._has_begun:
             raise RuntimeError("CSVLogger opens its file in on_train_begin, which was not called.")
-        file = self._open()
-        if self.writer is None:
-            self.writer = csv.DictWriter(file, fieldnames=["epoch", *self.keys], delimiter=self.sep)
-            if self.append_header:
-                self.writer.writeheader()
         row = {key: _as_cell(logs.get(key, "NA")) for key in self.keys}
-        self.writer.writerow({"epoch": epoch, **row})
-        file.flush()
+        with naming_file(self.filename):
+            file = self._open()
+            if self.writer is None:
+                fields = ["epoch", *self.keys]
+                self.writer = csv.DictWriter(file, fieldnames=fields, delimiter=self.sep)
+                if self.append_header:
+                    self.writer.writeheader()
+            self.writer.writerow({"epoch": epoch, **row})
+            file.flush()
 
     def on_train_end(self, logs: dict | None = None) -> None:
         if self._has_begun:
@@ -121,9 +125,10 @@ class CSVLogger(Callback):
         self._has_begun = False
 
     def _close(self) -> None:
-        if self.csv_file is not None:
-            self.csv_file.close()
-            self.csv_file = None
+        file, self.csv_file = self.csv_file, None  # closed, even if an error says so
+        if file is not None:
+            with naming_file(self.filename):
+                file.close()
 
 
 def _opened(filename: str, mode: Literal["a", "w"]) -> TextIO:

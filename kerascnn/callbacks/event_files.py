@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from kerascnn.system_errors import naming_file
+
 # TensorBoard shows at most this many images for a tag and a step.
 _MAX_IMAGES = 3
 
@@ -42,7 +44,7 @@ class EventWriter:
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         os.makedirs(folder, exist_ok=True)
-        path = os.path.join(folder, name)
+        self._path = path = os.path.join(folder, name)
         if size:
             if os.path.getsize(path) < size:
                 raise OSError(f"{path} has fewer than {size} bytes")
@@ -51,14 +53,15 @@ class EventWriter:
         self._records = RecordWriter(self._file)
         if not size:
             version = Event(wall_time=time.time(), file_version="brain.Event:2")
-            self._records.write(version.SerializeToString())
+            self._write(version)
             self.flush()
 
     def size(self) -> int:
         """Returns the size of the file, once all of it is on disk."""
-        self.flush()
-        os.fsync(self._file.fileno())
-        return self._file.tell()
+        with naming_file(self._path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            return self._file.tell()
 
     def scalar(self, tag: str, value: Any, step: int) -> None:
         """Writes a number; arrays with several are left out."""
@@ -110,14 +113,19 @@ class EventWriter:
     def _add(self, summary: Any, step: int) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
 
-        event = Event(wall_time=time.time(), step=step, summary=summary)
-        self._records.write(event.SerializeToString())
+        self._write(Event(wall_time=time.time(), step=step, summary=summary))
+
+    def _write(self, event: Any) -> None:
+        with naming_file(self._path):
+            self._records.write(event.SerializeToString())
 
     def flush(self) -> None:
-        self._file.flush()
+        with naming_file(self._path):
+            self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        with naming_file(self._path):
+            self._file.close()
 
 
 _PREFIX = "events.out.tfevents."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -159,9 +160,10 @@ class TensorBoard(Callback):
         self._close()
 
     def _close(self) -> None:
-        for writer in self._writers.values():
-            writer.close()
-        self._writers = {}
+        with contextlib.ExitStack() as stack:  # an error of one keeps no other open
+            for writer in self._writers.values():
+                stack.callback(writer.close)
+            self._writers = {}
 
     def on_test_end(self, logs: dict | None = None) -> None:
         if self.model.optimizer is None:

@@ -26,6 +26,7 @@ from kerascnn import dtypes, naming
 from kerascnn.layers.layer import Layer
 from kerascnn.random import SeedGenerator
 from kerascnn.saving.atomic import replacing
+from kerascnn.system_errors import naming_file
 from kerascnn.variable import Variable
 
 _NAMES = {
@@ -158,7 +159,7 @@ def read(path: Path) -> dict[str, np.ndarray[Any, Any]]:
         ValueError: for a file that is not one, or is damaged.
     """
     size = path.stat().st_size
-    with open(path, "rb") as file:
+    with naming_file(path), open(path, "rb") as file:
         header, length = _read_header(file, path, size)
         available = size - 8 - length
         arrays = {}
@@ -178,7 +179,7 @@ def read_metadata(path: Path) -> dict[str, str]:
     Raises:
         ValueError: for a file that is not one, or is damaged.
     """
-    with open(path, "rb") as file:
+    with naming_file(path), open(path, "rb") as file:
         metadata = _read_header(file, path, path.stat().st_size)[0].get("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise ValueError(f"{path}: its metadata is damaged.")

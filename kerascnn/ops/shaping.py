@@ -594,13 +594,14 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
         if host.dtype == bool:
             raise TypeError(_NO_MASK)
         length = x.shape[axis]
-        if host.size and (host.min() < -length or host.max() >= length):
+        whole = np.trunc(host) if dtypes.is_float(host.dtype.name) else host
+        if host.size and not (whole.min() >= -length and whole.max() < length):  # nor NaN
             raise IndexError(
                 f"take: indices must be from {-length} to {length - 1} along axis {axis} of a "
                 f"tensor of shape {tuple(x.shape)}. Received: from {host.min()} to {host.max()}"
             )
-        indices = np.where(host < 0, host + length, host).astype("int32")
-        return gather(x, indices, axis)
+        whole = whole.astype("int64")  # in which no length overflows
+        return gather(x, np.where(whole < 0, whole + length, whole).astype("int32"), axis)
     if dtypes.is_float(indices.dtype):
         indices = dispatch.convert(indices, "int32")
     if not indices.dtype.startswith("u"):

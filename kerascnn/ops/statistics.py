@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -270,7 +271,8 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
     if n < 0:
         raise ValueError(f"diff: n must not be negative. Received: n={n}")
     before = (slice(None),) * axis
-    for _ in range(n):
+    # Each time one element goes; when none is left, nothing changes any more.
+    for _ in range(builtins.min(operator.index(n), a.shape[axis])):
         later, earlier = a[(*before, slice(1, None))], a[(*before, slice(None, -1))]
         if a.dtype == "bool":
             a = elementwise.not_equal(later, earlier)

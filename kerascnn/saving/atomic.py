@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kerascnn import part_files
+from kerascnn.system_errors import naming_file
 
 
 @contextlib.contextmanager
@@ -21,13 +22,12 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     beside = part_files.beside(path)
     try:
-        yield beside
-        with open(beside, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException as error:
+        with naming_file(path, instead=beside):
+            yield beside
+            with open(beside, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+    except BaseException:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno and error.filename is None:
-            error.filename = str(path)
         raise

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import ml_dtypes
 import numpy as np
 
-from kerascnn.system_errors import is_of_system
+from kerascnn.system_errors import below_hdf5, is_of_system, naming_file
 
 _MAX_OBJECTS = 1_000_000
 _MAX_DEPTH = 64
@@ -243,22 +243,20 @@ class NoMemoryError(DamagedFileError, MemoryError):
 
 @contextlib.contextmanager
 def _clear_errors(name: str) -> Iterator[None]:
-    """Converts all errors of the HDF5 library about a damaged file to one kind of error."""
+    """Converts errors of the HDF5 library: a damaged file is one kind, the system's are its own."""
     try:
         yield
     except MemoryError as error:
         raise NoMemoryError(
             f"{name} asks for more memory than there is. If it should be small, it is damaged."
         ) from error
-    except OSError as error:
-        if is_of_system(error):
-            raise
-        raise DamagedFileError(_DAMAGED.format(name, error)) from error
-    except ValueError as error:
-        if str(error).startswith(name):
-            raise
-        raise DamagedFileError(_DAMAGED.format(name, error)) from error
     except Exception as error:
+        failure = below_hdf5(error)
+        if failure is not None:
+            raise failure from error
+        is_told = isinstance(error, ValueError) and str(error).startswith(name)
+        if is_told or is_of_system(error):
+            raise
         raise DamagedFileError(_DAMAGED.format(name, error)) from error
 
 
@@ -279,6 +277,7 @@ def _check_heaps(source: str | BinaryIO, width: int) -> None:
     with contextlib.ExitStack() as stack:
         stream: Any = source
         if isinstance(source, (str, os.PathLike)):
+            stack.enter_context(naming_file(source))
             stream = stack.enter_context(open(source, "rb"))
         for place in _places(stream, _HEAP):
             _check_heap(stream, place)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from kerascnn.system_errors import is_of_system
+from kerascnn.system_errors import is_of_system, naming_file
 
 _MAX_CONFIG = 256 << 20
 _SMALL = 16 << 20
@@ -60,13 +60,15 @@ def opened(source: Path | io.BytesIO, where: str) -> Iterator[Members]:
             members = _Archive(file, where, source)
         yield members
     finally:
-        file.close()
+        with _archive_errors(source, where):
+            file.close()
 
 
 @contextlib.contextmanager
 def _archive_errors(source: Path | io.BytesIO, where: str) -> Iterator[None]:
     try:
-        yield
+        with naming_file(source) if isinstance(source, Path) else contextlib.nullcontext():
+            yield
     except MemoryError as error:
         raise MemoryError(f"There is not enough memory to read {where}.") from error
     except OSError as error:
@@ -76,6 +78,10 @@ def _archive_errors(source: Path | io.BytesIO, where: str) -> Iterator[None]:
     except ValueError:
         raise
     except Exception as error:
+        # zipfile looks for the archive's end in a way that takes every error for another file.
+        if isinstance(error.__context__, OSError) and is_of_system(error.__context__):
+            with naming_file(where):
+                raise error.__context__ from None
         raise ValueError(
             f"{where} is no .keras file, or is damaged or cut off ({error})."
         ) from error
@@ -161,7 +167,9 @@ class _Folder:
             raise ValueError(f"{path} is a link; not allowed in the folder of a model.")
 
     def read(self, name: str) -> bytes:
-        return self._checked(name).read_bytes()
+        path = self._checked(name)
+        with naming_file(path):
+            return path.read_bytes()
 
     def copy(self, name: str, target: Path) -> None:
         with open(self._checked(name), "rb") as content, open(target, "xb") as file:

@@ -13,7 +13,7 @@ import numpy as np
 from kerascnn.saving import h5_file, members
 from kerascnn.saving.atomic import replacing
 from kerascnn.saving.h5_file import Group
-from kerascnn.system_errors import is_of_system
+from kerascnn.system_errors import is_of_system, naming_file
 
 _MAX_LIST = 64 << 20
 Objects = Mapping[str, tuple[str | None, Mapping[str, np.ndarray[Any, Any]]]]
@@ -104,7 +104,8 @@ def _read_list(path: Path) -> dict[str, list[str]]:
     if path.stat().st_size > _MAX_LIST:
         raise ValueError(f"{path} is larger than any list of weights.")
     try:
-        weight_map = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+        with naming_file(path):
+            weight_map = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
         found = {
             owner.removesuffix("vars").strip("/"): [names] if isinstance(names, str) else names
             for owner, names in weight_map.items()

@@ -87,10 +87,39 @@ def test_indexes_of_a_compiled_function_count_from_the_end(dtype, axis, device):
     np.testing.assert_array_equal(taken.numpy(), np.take(x, indices.astype("int64"), axis))
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_indexes_lose_their_fractions_before_they_count_from_the_end(compiled, device):
+    """At once, -0.7 was the last element."""
+    indices = np.array([-0.7, 0.7, -1.2, 1.9, -3.9, 2.9], "float32")
+    with keras.device(device):
+        x, given = ops.convert_to_tensor([10, 20, 30]), ops.convert_to_tensor(indices)
+        taken = (keras.jit(ops.take) if compiled else ops.take)(x, given)
+        assert taken.tolist() == [10, 10, 30, 20, 10, 30]
+        with pytest.raises(IndexError, match="Received: from nan to nan"):
+            ops.take(x, np.array([np.nan], "float32"))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_indexes_of_a_small_dtype_in_a_long_axis(dtype, device):
+    """At once they were an OverflowError."""
+    indices = np.array([3, 0, 100] if dtype == "uint8" else [-3, 0, -128, 100], dtype)
+    with keras.device(device):
+        taken = ops.take(ops.arange(300), indices)
+    np.testing.assert_array_equal(taken.numpy(), np.arange(300)[indices])
+
+
 def test_indexes_of_a_compiled_function_out_of_range_are_the_nearest_in_range(device):
     with keras.device(device):
         x, indices = ops.arange(4.0), ops.convert_to_tensor(np.array([4, 99, -5, -99], "int32"))
         assert keras.jit(ops.take)(x, indices).tolist() == [3, 3, 0, 0]
+
+
+@pytest.mark.parametrize("length", [0, 3])
+def test_differences_of_nothing_end(length):
+    """They were taken as often as was asked for."""
+    assert ops.diff(ops.ones((2, length)), n=2**32).shape == (2, 0)
+    with pytest.raises(TypeError):
+        ops.diff(ops.ones((2, length)), n=2.5)
 
 
 @pytest.mark.parametrize("compiled", [False, True])

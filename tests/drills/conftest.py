@@ -9,6 +9,8 @@ drill has done. The seed of a run is KERASCNN_TEST_SEED, as for all tests.
 import multiprocessing
 import os
 import platform
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -42,6 +44,17 @@ def processes():
         return process.exitcode
 
     return run
+
+
+def compiled(source, folder):
+    """Compiles a C file of this folder; returns the path of the library, or skips the test."""
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    path = folder / f"{source.stem}.so"
+    options = ["-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-pthread"]
+    subprocess.run([compiler, *options, source, "-o", path, "-ldl"], check=True)
+    return path
 
 
 @pytest.fixture

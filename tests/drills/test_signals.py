@@ -2,13 +2,12 @@
 
 import os
 import platform
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE
+from conftest import PATIENCE, compiled
 
 HERE = Path(__file__).parent
 CHILD = HERE / "signalled.py"
@@ -23,14 +22,7 @@ INSTRUCTIONS = ["DEFAULT", "AVX2"] if platform.machine() == "x86_64" else ["DEFA
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     """Returns the path of `signal_frames.c`, compiled."""
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("there is no C compiler")
-    path = tmp_path_factory.mktemp("signals") / "signal_frames.so"
-    source = HERE / "signal_frames.c"
-    options = ["-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-pthread"]
-    subprocess.run([compiler, *options, source, "-o", path], check=True)
-    return path
+    return compiled(HERE / "signal_frames.c", tmp_path_factory.mktemp("signals"))
 
 
 def run(*arguments, instructions="DEFAULT"):

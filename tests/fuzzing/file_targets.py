@@ -546,8 +546,12 @@ TARGETS = {
         _Configuration.seeds,
         _mutate_config,
         _Configuration.read,
-        # what constructors raise for such arguments
-        (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, MemoryError),
+        # What constructors raise for such arguments; as in Keras, what is no `fill_mode` or
+        # `interpolation` is a NotImplementedError.
+        (
+            *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, MemoryError),
+            NotImplementedError,
+        ),
         bounded=False,
     ),
     "weights_h5": Target(".weights.h5", _saved(".weights.h5"), mutators.mutate_h5, _IntoModels()),

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -30,9 +31,15 @@ SCRIPT = textwrap.dedent(
     y = rng.integers(0, 10, 4096)
     model.fit(x[:64], y[:64], verbose=0)
     before = int(model.optimizer.iterations.numpy())
-    print("ready", flush=True)
+
+    class Tells(keras.callbacks.Callback):
+        # There are no hooks of batches, so that steps go on as without a callback.
+        def on_epoch_end(self, epoch, logs=None):
+            if epoch == 0:
+                print("ready", file=sys.stderr, flush=True)
+
     try:
-        model.fit(x, y, batch_size=32, epochs=10**6, verbose=VERBOSE)
+        model.fit(x, y, batch_size=32, epochs=10**6, verbose=VERBOSE, callbacks=[Tells()])
     except KeyboardInterrupt:
         pass
     else:
@@ -53,20 +60,20 @@ SCRIPT = textwrap.dedent(
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 @pytest.mark.parametrize("verbose", [0, 2])
-def test_ctrl_c_stops_between_steps_and_leaves_the_model_working(verbose):
+def test_ctrl_c_stops_between_steps_and_leaves_the_model_working(verbose, rng):
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT.replace("VERBOSE", str(verbose))],
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
     try:
-        assert process.stdout.readline() == "ready\n"
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(timeout=1)
+        assert process.stderr.readline() == "ready\n"
+        time.sleep(rng.uniform(0, 0.3))  # somewhere in a later epoch
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=60)
+        output, said = process.communicate(timeout=300)
     finally:
         process.kill()
         process.communicate()
-    assert output.splitlines()[-1] == "good"
-    assert process.returncode == 0
+    assert output.splitlines()[-1:] == ["good"], said
+    assert process.returncode == 0, said
