@@ -22,7 +22,7 @@ _BUCKET_BYTES = 32 << 20
 # Where sums run beside the backward pass, a message has about one of so many parts of all
 # gradients, so that little is left after it. Below so many bytes a message takes the same time.
 _OVERLAPPED_PARTS = 4
-_LEAST_BYTES = 256 << 10
+_LEAST_BYTES = 1 << 20
 # Writing a file may take so many times as long as processes wait for one another in a step.
 _LONG = 20
 

@@ -87,18 +87,20 @@ def test_mixed_precision_learns_as_on_one_gpu(runs):
     assert np.mean(two[-10:]) < 0.9 * np.mean(two[:10])
 
 
+@pytest.fixture(scope="module")
+def folders(two_gpus, tmp_path_factory):
+    """Returns the folders with what the trainings of `test_training.py` give, by number of GPUs."""
+    found = {}
+    for size in (1, 2):
+        own = ["own_sources_of_2"] if size == 1 else ["own_sources"]
+        found[size] = tmp_path_factory.mktemp(f"as_on_cpus_{size}")
+        outcome = start_on_gpus(size, found[size], *FLOAT64, *OTHERS, *own)
+        assert outcome.code == 0, outcome.output
+    return found
+
+
 class TestAsOnCpus:
     """The trainings of `test_training.py`, in float64."""
-
-    @pytest.fixture(scope="class")
-    def folders(self, two_gpus, tmp_path_factory):
-        found = {}
-        for size in (1, 2):
-            own = ["own_sources_of_2"] if size == 1 else ["own_sources"]
-            found[size] = tmp_path_factory.mktemp(f"as_on_cpus_{size}")
-            outcome = start_on_gpus(size, found[size], *FLOAT64, *OTHERS, *own)
-            assert outcome.code == 0, outcome.output
-        return found
 
     @pytest.mark.parametrize("job", FLOAT64)
     def test_two_train_as_one(self, folders, job):

@@ -44,6 +44,7 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = eliminate_dead_code(rooted);
   rooted = update_from_narrow_gradients(rooted);
   rooted = join_casts(rooted, options);
+  rooted = join_sums(rooted);
   // By what is left for regions: large activations may have gone into kernels of convolutions.
   const PassOptions by_size = options_by_size(rooted.graph, options);
   rooted = expand_batch_norm(rooted, by_size);
