@@ -2,10 +2,12 @@
 
     python examples/distributed_mnist.py
     mpirun -n 4 python examples/distributed_mnist.py --device cpu
+    torchrun --nproc-per-node 4 --max-restarts 3 examples/distributed_mnist.py --backup state
 
-Both end with the same weights, to rounding: the processes share each batch. `mpirun` comes with
-`pip install 'kerascnn[mpi]'`. Without MNIST and without network it trains on the 8x8 digits that
-ship with the package.
+They end with the same weights, to rounding: the processes share each batch. `mpirun` comes with
+`pip install 'kerascnn[mpi]'`, `torchrun` with PyTorch. It starts processes that have failed again,
+and the training goes on from the folder that `--backup` names. Without MNIST and without network it
+trains on the 8x8 digits that ship with the package.
 """
 
 import time
@@ -15,8 +17,10 @@ from common import find_mnist, make_parser, set_up, with_channels
 import kerascnn as keras
 from kerascnn import layers
 
-keras.distribution.initialize()  # joins the processes that mpirun has started, if it has
-args = make_parser(__doc__.splitlines()[0], batch_size=128, epochs=3).parse_args()
+keras.distribution.initialize()  # joins the processes that a launcher has started, if one has
+parser = make_parser(__doc__.splitlines()[0], batch_size=128, epochs=3)
+parser.add_argument("--backup", help="folder that keeps the state of a training that may fail")
+args = parser.parse_args()
 set_up(args)
 keras.distribution.set_distribution(keras.distribution.DataParallel())
 
@@ -36,7 +40,8 @@ model = keras.Sequential(
 )
 model.compile(optimizer="adam", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
 start = time.perf_counter()
-model.fit(x_train, y_train, batch_size=args.batch_size, epochs=args.epochs)
+callbacks = [keras.callbacks.BackupAndRestore(args.backup)] if args.backup else []
+model.fit(x_train, y_train, args.batch_size, args.epochs, callbacks=callbacks)
 seconds = time.perf_counter() - start
 
 # All processes take their share of this too, and have the whole result.

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import platform
 import secrets
 import sys
 import zlib
@@ -52,6 +53,24 @@ def pytest_terminal_summary(terminalreporter) -> None:
         terminalreporter.write_line(f"skipped {count}: {reason}")
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         terminalreporter.write_line(f"repeat with KERASCNN_TEST_SEED={TEST_SEED}")
+    if terminalreporter.config.getoption("--thorough"):
+        _report_drills(terminalreporter)
+
+
+def _report_drills(terminalreporter) -> None:
+    """Lists what the drills of a thorough run have done; `--junitxml` has the same lines."""
+    done = [
+        f"{outcome} {Path(report.fspath).stem}: {text}"
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.stats.get(outcome, [])
+        for name, text in report.user_properties
+        if name == "drill"
+    ]
+    if done:
+        terminalreporter.section("drills")
+        terminalreporter.write_line(f"KERASCNN_TEST_SEED={TEST_SEED}, {platform.platform()}")
+        for line in done:
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -67,6 +86,17 @@ def away_from_the_checkout(tmp_path_factory):
 def rng(request) -> np.random.Generator:
     """Returns a generator whose numbers depend only on the seed of the run and the test's name."""
     return np.random.default_rng([TEST_SEED, zlib.crc32(request.node.nodeid.encode())])
+
+
+@pytest.fixture
+def note(record_property):
+    """Returns a function that notes what a drill has done, for the report at a run's end."""
+
+    def write(*what, **numbers):
+        counts = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in numbers.items())
+        record_property("drill", f"{', '.join(map(str, what))}: {counts}")
+
+    return write
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """Which processes train together: what launchers say in environment variables, and callers by hand.
 
 kerascnn starts no processes. `mpirun` (MPICH, Open MPI), `srun` (Slurm) and `torchrun` number those
-that they start; Keras' `KERAS_DISTRIBUTION_*` and the arguments of `initialize` do it by hand.
+that they start; Keras' `KERAS_DISTRIBUTION_*` and the arguments of `initialize` do it by hand, or
+for Ray. Processes that MPI did not start also need an address at which to meet.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ LAUNCHERS = (
     Launcher("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", is_mpi=True),
     Launcher("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", ("MASTER_ADDR", "MASTER_PORT")),
 )
+# torchrun's agent may listen at MASTER_PORT itself; processes then meet at one of these after it.
+_AGENT_LISTENS = "TORCHELASTIC_USE_AGENT_STORE"
+_FURTHER_PORTS = 8
 # Set by their launchers in steps and scripts of one process too.
 _ALONE = frozenset({"SLURM_PROCID", "SLURM_LOCALID", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"})
 
@@ -50,7 +54,10 @@ class World(NamedTuple):
     launcher: str | None  # who says so; None where nobody does
     rank: int
     size: int
-    is_mpi: bool
+    is_mpi: bool  # whether MPI connects the processes already
+    host: str | None = None  # that of process 0, where the others can meet it
+    ports: tuple[int, ...] = ()  # at one of which it listens
+    attempt: str = ""  # what other starts of the same processes don't have
 
 
 ALONE = World(None, 0, 1, False)
@@ -108,7 +115,26 @@ def _said_by(launcher: Launcher, environ: Mapping[str, str]) -> World | None:
     _check_range(rank, size, launcher.rank, launcher.size)
     if launcher.local_rank is not None and launcher.local_rank in environ:
         _number(launcher.local_rank, environ)
-    return World(launcher.name, rank, size, launcher.is_mpi)
+    if launcher.is_mpi:
+        return World(launcher.name, rank, size, True)
+    return World(
+        launcher.name,
+        rank,
+        size,
+        False,
+        environ["MASTER_ADDR"],
+        _ports_of_torchrun(environ),
+        "/".join(environ.get(f"TORCHELASTIC_{name}", "") for name in ("RUN_ID", "RESTART_COUNT")),
+    )
+
+
+def _ports_of_torchrun(environ: Mapping[str, str]) -> tuple[int, ...]:
+    port = _number("MASTER_PORT", environ)
+    if not 0 < port < 1 << 16:
+        raise ValueError(f"MASTER_PORT must be from 1 to 65535. Received: {port}")
+    if environ.get(_AGENT_LISTENS) != "True":
+        return (port,)
+    return tuple(p for p in range(port + 1, port + 1 + _FURTHER_PORTS) if p < 1 << 16)
 
 
 def _said_by_hand(
@@ -144,7 +170,22 @@ def _said_by_hand(
             "give one for each process, or that of the first. Received: "
             f"job_addresses={job_addresses!r}"
         )
-    return World("initialize()", process_id, num_processes, False)
+    host, ports = _split_address(addresses[0]) if addresses else (None, ())
+    return World("initialize()", process_id, num_processes, False, host, ports)
+
+
+def _split_address(address: str) -> tuple[str, tuple[int, ...]]:
+    """Returns host and port of `host:port`; without a port none."""
+    host, colon, port = address.strip().rpartition(":")
+    if not colon:
+        return port, ()
+    is_bare_v6 = ":" in host and not host.startswith("[")
+    if not host or is_bare_v6 or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ValueError(
+            f"An address in `job_addresses` ({_ADDRESSES}) must be host:port, with a port from 1 "
+            f"to 65535 (and [host]:port for IPv6). Received: {address!r}"
+        )
+    return host.strip("[]"), (int(port),)
 
 
 def _number(name: str, environ: Mapping[str, str]) -> int:

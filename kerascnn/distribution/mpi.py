@@ -6,6 +6,8 @@ computed of the bytes, and in which order, is not MPI's: see core/backend/cpu/al
 
 from __future__ import annotations
 
+import faulthandler
+import os
 import pickle
 import platform
 import time
@@ -15,14 +17,17 @@ from typing import Any
 import numpy as np
 
 from kerascnn.distribution.launch import World
+from kerascnn.distribution.process_manager import Meeting, join
 
 # A process that waits looks for messages all the time at first, then leaves the core to others.
 _SPIN_SECONDS = 2e-4
 _SLEEP_SECONDS = 5e-5
+# How long MPI may take to end all processes before this one ends by itself.
+_ABORT_SECONDS = 10.0
 
 
 class MpiEngine:
-    """The processes that one `mpirun` or `srun` has started.
+    """The processes that one `mpirun` or `srun` has started, or that have met at an address.
 
     Args:
         world: What the launcher says.
@@ -30,37 +35,18 @@ class MpiEngine:
 
     Raises:
         ImportError: without mpi4py.
-        RuntimeError: where MPI does not know the processes that the launcher has started.
+        RuntimeError: where MPI does not know the processes that the launcher has started, or can't
+            connect them.
+        ValueError: where they were told different things.
+        TimeoutError: where one does not come.
     """
 
     def __init__(self, world: World, patience: float):
-        try:
-            from mpi4py import MPI
-        except ImportError as error:
-            raise ImportError(
-                f"{world.launcher} has started {world.size} processes, and kerascnn connects them "
-                f"by MPI, which can't be loaded here: {error}. Install it in this environment: pip "
-                "install 'kerascnn[mpi]' (mpi4py and MPICH with its mpirun)."
-            ) from error
-        except RuntimeError as error:  # mpi4py finds no libmpi
-            raise ImportError(
-                f"{world.launcher} has started {world.size} processes, and mpi4py finds no MPI "
-                f"library to connect them: {error}. Install one, such as `pip install mpich`."
-            ) from error
-        self._mpi: Any = MPI
-        found = MPI.COMM_WORLD.Get_size(), MPI.COMM_WORLD.Get_rank()
-        if found != (world.size, world.rank):
-            library = MPI.Get_library_version().split("\n")[0].strip(" \0")
-            raise RuntimeError(
-                f"{world.launcher} says that this is process {world.rank} of {world.size}, but MPI "
-                f"({library}) says that it is process {found[1]} of {found[0]}: the launcher is of "
-                "another MPI than the library. Start the processes with the mpirun of this "
-                "environment; with Slurm, name its interface (srun --mpi=pmi2, or --mpi=pmix)."
-            )
-        self._comm: Any = MPI.COMM_WORLD.Dup()
+        self._mpi, self._meeting = _begin(world, patience)
+        self._comm: Any = self._mpi.COMM_WORLD.Dup()
         self.rank, self.size = world.rank, world.size
         self.patience = patience
-        vendor, version = MPI.get_vendor()
+        vendor, version = self._mpi.get_vendor()
         self.name = f"{vendor} {'.'.join(map(str, version))}"
         self.host = platform.node()
         self._broken: str | None = None
@@ -117,6 +103,8 @@ class MpiEngine:
             waited = time.monotonic() - begun
             if waited > patience:
                 raise TimeoutError
+            if self._meeting is not None:
+                self._meeting.check()
             time.sleep(0 if waited < _SPIN_SECONDS else _SLEEP_SECONDS)
 
     # Python's objects -----------------------------------------------------------------------------
@@ -146,6 +134,47 @@ class MpiEngine:
         self._gather(array.ctypes.data, result.ctypes.data, array.nbytes, patience)
         return result
 
-    def abort(self) -> None:
-        """Ends all processes at once."""
+    def abort(self, failure: str) -> None:
+        """Ends all processes at once, because of what is wrong in this one."""
+        if self._meeting is not None:
+            # MPI would tell the others, and wait for those that can't be reached any more.
+            self._meeting.tell_failure(failure)
+            os._exit(1)
+        faulthandler.dump_traceback_later(_ABORT_SECONDS, exit=True, file=2)
         self._comm.Abort(1)
+
+
+def _load(world: World) -> Any:
+    try:
+        import mpi4py
+
+        mpi4py.rc.initialize = world.is_mpi  # others begin when they have met
+        from mpi4py import MPI
+    except ImportError as error:
+        raise ImportError(
+            f"{world.launcher} has started {world.size} processes, and kerascnn connects them by "
+            f"MPI, which can't be loaded here: {error}. Install it in this environment: pip "
+            "install 'kerascnn[mpi]' (mpi4py and MPICH with its mpirun)."
+        ) from error
+    except RuntimeError as error:  # mpi4py finds no libmpi
+        raise ImportError(
+            f"{world.launcher} has started {world.size} processes, and mpi4py finds no MPI "
+            f"library to connect them: {error}. Install one, such as `pip install mpich`."
+        ) from error
+    return MPI
+
+
+def _begin(world: World, patience: float) -> tuple[Any, Meeting | None]:
+    """Loads MPI, and returns it and how the processes have met, if no mpirun has started them."""
+    mpi = _load(world)
+    meeting = None if world.is_mpi else join(mpi, world, patience)
+    found = mpi.COMM_WORLD.Get_size(), mpi.COMM_WORLD.Get_rank()
+    if found != (world.size, world.rank):
+        library = mpi.Get_library_version().split("\n")[0].strip(" \0")
+        raise RuntimeError(
+            f"{world.launcher} says that this is process {world.rank} of {world.size}, but MPI "
+            f"({library}) says that it is process {found[1]} of {found[0]}: the launcher is of "
+            "another MPI than the library. Start the processes with the mpirun of this "
+            "environment; with Slurm, name its interface (srun --mpi=pmi2, or --mpi=pmix)."
+        )
+    return mpi, meeting

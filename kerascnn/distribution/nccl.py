@@ -16,10 +16,8 @@ import pickle
 import platform
 import re
 import socket
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -35,8 +33,6 @@ _LIBRARY = "libnccl.so.2"
 # Connections are made when processes join, and captured steps register no memory: both are things
 # that all processes have to do at the same time, which captures are not.
 _SETTINGS = {"NCCL_RUNTIME_CONNECT": "0", "NCCL_GRAPH_REGISTER": "0"}
-# torchrun's agent may listen at MASTER_PORT itself; the processes then meet at one of these after.
-_FURTHER_PORTS = 8
 # Joining takes so many times as long as processes wait for one another in a step.
 _START = 10
 
@@ -81,29 +77,6 @@ def own_gpu(rank_here: int, usable: int, environ: Mapping[str, str]) -> int:
     return rank_here
 
 
-def meeting_place(world: World, environ: Mapping[str, str]) -> star.Place:
-    """Where the processes meet that torchrun has started, or somebody who sets its variables.
-
-    Raises:
-        RuntimeError: where nothing says where process 0 is.
-        ValueError: for a port that is none.
-    """
-    if "MASTER_ADDR" not in environ or "MASTER_PORT" not in environ:
-        raise RuntimeError(
-            f"{world.launcher} says that there are {world.size} processes, but not where they can "
-            "meet. Set MASTER_ADDR and MASTER_PORT, the address of process 0 and a port that is "
-            "free there, or start them with torchrun, mpirun or srun."
-        )
-    text = environ["MASTER_PORT"]
-    if not text.isdecimal() or not 0 < int(text) < (1 << 16) - _FURTHER_PORTS:
-        raise ValueError(f"MASTER_PORT must be the number of a port. Received: {text!r}")
-    port = int(text)
-    agent_listens = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    ports = range(port + 1, port + 1 + _FURTHER_PORTS) if agent_listens else [port]
-    attempt = "/".join(environ.get(f"TORCHELASTIC_{n}", "") for n in ("RUN_ID", "RESTART_COUNT"))
-    return star.Place(world.rank, world.size, environ["MASTER_ADDR"], list(ports), attempt)
-
-
 class NcclEngine:
     """The processes that a launcher has started, each with a GPU.
 
@@ -125,11 +98,10 @@ class NcclEngine:
         self.patience = patience
         self.host = platform.node()
         self._mpi: Any = None
-        self._failure = ""
         if world.is_mpi:
             self._star = self._meet_by_mpi(world)
         else:
-            self._star = star.meet(meeting_place(world, os.environ), patience)
+            self._star = star.meet(star.place_of(world), patience)
         try:
             self._index, version, uuid = self._agree(world)
             self.name = f"NCCL {version}"
@@ -141,7 +113,6 @@ class NcclEngine:
             raise
         self._watch = Watch(self._star, patience, _core.gpu_meetings, _core.give_up_gpus)
         self._watch.start()
-        self._keep_failure()
         atexit.register(self._leave)
 
     # Joining --------------------------------------------------------------------------------------
@@ -253,26 +224,14 @@ class NcclEngine:
 
     # Ending ---------------------------------------------------------------------------------------
 
-    def _keep_failure(self) -> None:
-        """Keeps what the other processes are told when an error ends this one."""
-        before = sys.excepthook
-
-        def keep(
-            kind: type[BaseException], error: BaseException, traceback: TracebackType | None
-        ) -> None:
-            self._failure = f"{kind.__name__}: {error}"
-            before(kind, error, traceback)
-
-        sys.excepthook = keep
-
     def _leave(self) -> None:
         with contextlib.suppress(RuntimeError):  # who waited before was told of it
             _core.synchronize(self.device)
         self._watch.leave()
 
-    def abort(self) -> None:
-        """Ends all processes at once."""
-        self._watch.tell_failure(self._failure or "an error")
+    def abort(self, failure: str) -> None:
+        """Ends all processes at once, because of what is wrong in this one."""
+        self._watch.tell_failure(failure)
         if self._mpi is not None:
-            self._mpi.abort()
+            self._mpi.abort(failure)
         os._exit(1)

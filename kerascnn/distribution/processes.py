@@ -30,25 +30,25 @@ def initialize(
 
     Without arguments and without a launcher there is one process, and nothing changes. `mpirun`,
     `srun` and `torchrun` tell their processes how many there are; the arguments and
-    `KERAS_DISTRIBUTION_*` may repeat it, and must then be right. Where the processes compute on
-    GPUs, each gets the GPU of its number on its machine. Where random seeds differ between the
-    processes, as without `keras.utils.set_random_seed` before, all get the same one. An error that
-    ends one process ends all of them from then on.
+    `KERAS_DISTRIBUTION_*` may repeat it, and must then be right, or say it alone. Where the
+    processes compute on GPUs, each gets the GPU of its number on its machine. Where random seeds
+    differ between the processes, as without `keras.utils.set_random_seed` before, all get the same
+    one. An error that ends one process ends all of them from then on.
 
     Args:
-        job_addresses: addresses of the processes, or of the first one, separated by commas. MPI
-            knows them without.
+        job_addresses: addresses of the processes, or of the first one, separated by commas:
+            `host:port`, where processes meet that neither `mpirun` nor `srun` has started.
         num_processes: how many processes there are.
         process_id: the number of this one, from 0.
 
     Raises:
         ValueError: where a launcher's variables are there in part, are no numbers, or contradict
-            one another or the arguments.
+            one another or the arguments; in all processes, where they were told different things.
         ImportError: for several processes on CPUs without mpi4py or an MPI library.
-        RuntimeError: for processes that nothing connects, such as those of `torchrun` on CPUs,
-            where MPI knows another number of them than the launcher, and, in all of them, where one
-            has no GPU for itself or no NCCL.
-        TimeoutError: where one does not come.
+        RuntimeError: without an address for processes that MPI has not started, for those on CPUs
+            with another MPI than MPICH, where MPI knows another number of them than the launcher,
+            and, in all of them, where one has no GPU for itself or no NCCL.
+        TimeoutError: where a process does not come to the others.
 
     >>> keras.distribution.initialize()  # a world of one
     >>> keras.distribution.list_devices("cpu")
@@ -78,12 +78,6 @@ def _make_engine(world: World) -> Any:
         from kerascnn.distribution.nccl import NcclEngine
 
         return NcclEngine(world, _patience())
-    if not world.is_mpi:
-        raise RuntimeError(
-            f"{world.launcher} says that there are {world.size} processes, but nothing connects "
-            "them: kerascnn trains on several CPU processes by MPI. Start the same script with "
-            f"`mpirun -n {world.size} python ...` or `srun --mpi=pmi2 ...`."
-        )
     from kerascnn.distribution.mpi import MpiEngine
 
     return MpiEngine(world, _patience())
@@ -134,7 +128,7 @@ def _end_all_with_this_one(engine: Any) -> None:
             flush=True,
         )
         sys.stdout.flush()
-        engine.abort()
+        engine.abort(f"{kind.__name__}: {error}")
 
     sys.excepthook = end_all
 

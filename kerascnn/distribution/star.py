@@ -17,6 +17,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from kerascnn.distribution.launch import World
+
 _HEADER = struct.Struct(">4sQ")
 _MAGIC = b"kcn1"
 _GREETING_SECONDS = 5.0  # after which a port is somebody else's
@@ -37,6 +39,22 @@ class Place(NamedTuple):
     host: str  # of process 0
     ports: Sequence[int]  # at one of which it listens
     attempt: str = ""  # what other starts of the same processes don't have
+
+
+def place_of(world: World) -> Place:
+    """This process' place, by what its launcher says.
+
+    Raises:
+        RuntimeError: where nothing says where process 0 is.
+    """
+    if world.host is None or not world.ports:
+        raise RuntimeError(
+            f"{world.launcher} says that there are {world.size} processes, but not where they can "
+            "meet. Give the address of process 0, with a port that is free there: "
+            "job_addresses='host:port' or KERAS_DISTRIBUTION_JOB_ADDRESSES=host:port. Or start "
+            "them with torchrun, mpirun or srun."
+        )
+    return Place(world.rank, world.size, world.host, world.ports, world.attempt)
 
 
 class Ended(ConnectionError):
@@ -195,6 +213,19 @@ class Star:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
+    def outlive(self, seconds: float) -> None:
+        """Lets process 0 end last: there this returns when all others have ended, or so late.
+
+        To be called when nothing is said any more.
+        """
+        if self.rank > 0:
+            self._objects[0].detach()  # the system closes it after all that this process does
+            return
+        deadline = time.monotonic() + seconds
+        for connection in self._objects.values():
+            with contextlib.suppress(OSError):
+                receive(connection, deadline)
+
     def close(self) -> None:
         """Closes all connections; no thread may use them any more."""
         for connection in (*self._objects.values(), *self.signs.values()):
@@ -226,13 +257,15 @@ def meet(place: Place, patience: float, server: socket.socket | None = None) -> 
 
 def listen(place: Place) -> socket.socket:
     """Returns a socket that listens at the first of the ports that is free."""
+    # What others know this machine by need not be its own, or be its loopback for itself.
+    host = place.host if place.host in ("localhost", "127.0.0.1", "::1") else ""
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
     failure: OSError | None = None
     for port in place.ports:
-        for host in (place.host, ""):  # what others know this machine by need not be its own
-            try:
-                return socket.create_server((host, port), backlog=2 * place.size)
-            except OSError as error:
-                failure = failure or error
+        try:
+            return socket.create_server((host, port), family=family, backlog=2 * place.size)
+        except OSError as error:
+            failure = failure or error
     raise OSError(
         f"Process 0 of {place.size} can't listen at {_where(place)}, where the others look for it: "
         f"{failure}. Give it an address of this machine and a port that is free."

@@ -1,4 +1,4 @@
-"""Who notices that a process is missing: a thread in each that trains on a GPU.
+"""Who notices that a process is missing: a thread in each that no mpirun watches.
 
 A GPU that waits for one of another process waits for ever, and the host that waits for the GPU with
 it. So each process says every second that it is alive and how far its GPU is, and process 0 judges.
@@ -116,18 +116,25 @@ class Watch:
     def _run(self) -> None:
         said = 0.0
         while True:
+            # It hears before it judges: what others have said may wait, where this process was held
+            # up itself.
+            if reason := self._hear(self._ready(0.0)):
+                break
             now = time.monotonic()
             if now - said >= min(_PERIOD, self._patience / 4):
                 said = now
                 if reason := self._look(now):
                     break
-            sockets = {connection.fileno(): rank for rank, connection in self._open.items()}
             if self._is_stopped or (self._is_leaving and self._is_over()):
                 return
-            ready, _, _ = select.select(list(sockets), [], [], min(0.2, self._patience / 8))
-            if reason := self._hear([sockets[descriptor] for descriptor in ready]):
-                break
+            self._ready(min(0.2, self._patience / 8))
         self._fail(reason)
+
+    def _ready(self, seconds: float) -> list[int]:
+        """Waits until somebody has said something; returns the processes."""
+        sockets = {connection.fileno(): rank for rank, connection in self._open.items()}
+        ready, _, _ = select.select(list(sockets), [], [], seconds)
+        return [sockets[descriptor] for descriptor in ready]
 
     def _look(self, now: float) -> str:
         """Notes and says how far this process is; returns why it can't go on."""

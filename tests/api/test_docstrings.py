@@ -29,6 +29,7 @@ NEEDED = {
     "kerascnn.utils.image": ("PIL",),
     "kerascnn.utils.model_visualization": ("PIL",),
     "kerascnn.callbacks.tensorboard": ("tensorboard",),
+    "kerascnn.distribution.ray_train": ("ray",),
 }
 
 

@@ -1,7 +1,8 @@
-"""Processes that `mpirun` starts on this machine, or with a GPU each; skipped where none can."""
+"""Processes that launchers start on this machine, or with a GPU each; skipped where none can."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -35,7 +37,7 @@ def find_mpirun() -> str | None:
 
 def environment(**more: str) -> dict[str, str]:
     """The environment of a process with one thread, alone if it is started without mpirun."""
-    launchers = ("PMI_", "OMPI_", "SLURM_", "MPI_", "KERAS_DISTRIBUTION_")
+    launchers = ("PMI_", "OMPI_", "SLURM_", "MPI_", "KERAS_DISTRIBUTION_", "TORCHELASTIC_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(launchers)}
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
         kept.pop(name, None)
@@ -53,13 +55,8 @@ class Outcome:
         self.output = output
 
 
-def start(size: int, *arguments: object, script: Path = WORK, **variables: str) -> Outcome:
-    """Runs a script in so many processes: by mpirun, or by itself where there is one."""
-    command = [sys.executable, str(script), *map(str, arguments)]
-    if size > 1:
-        mpirun = find_mpirun()
-        assert mpirun is not None
-        command = [mpirun, "-n", str(size), *command]
+def run(command: list[str], **variables: str) -> Outcome:
+    """Runs a command until it ends."""
     done = subprocess.run(
         command,
         env=environment(**variables),
@@ -106,6 +103,90 @@ def two_gpus() -> None:
     gpus = [name for name, is_usable, _ in _core.list_devices() if is_usable and name != "cpu"]
     if len(gpus) < 2:
         pytest.skip(f"it needs two GPUs, and there are {gpus or 'none'}")
+
+
+def start(size: int, *arguments: object, script: Path = WORK, **variables: str) -> Outcome:
+    """Runs a script in so many processes: by mpirun, or by itself where there is one."""
+    command = [sys.executable, str(script), *map(str, arguments)]
+    if size > 1:
+        mpirun = find_mpirun()
+        assert mpirun is not None
+        command = [mpirun, "-n", str(size), *command]
+    return run(command, **variables)
+
+
+def free_port() -> int:
+    """Returns a port at which nothing listens now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start_by_hand(
+    size: int,
+    *arguments: object,
+    script: Path = WORK,
+    before: dict[int, list[str]] | None = None,
+    **variables: str,
+) -> Outcome:
+    """Starts each process by itself, as people do with Keras' variables; nobody watches them.
+
+    Args:
+        before: The beginnings of the commands of some processes, such as `ip netns exec NAME`.
+    """
+    address = variables.pop("address", f"127.0.0.1:{free_port()}")
+    started = []
+    for rank in range(size):
+        own = {
+            "KERAS_DISTRIBUTION_JOB_ADDRESSES": address,
+            "KERAS_DISTRIBUTION_NUM_PROCESSES": str(size),
+            "KERAS_DISTRIBUTION_PROCESS_ID": str(rank),
+        }
+        started.append(
+            subprocess.Popen(
+                [*(before or {}).get(rank, []), sys.executable, str(script), *map(str, arguments)],
+                env=environment(**{**own, **variables}),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+    outputs = []
+    try:
+        for process in started:
+            outputs.append(process.communicate(timeout=PATIENCE)[0])
+    finally:
+        for process in started:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    return Outcome(max(abs(p.returncode) for p in started), "".join(outputs))
+
+
+def processes_with(variables: dict[str, str]) -> dict[int, str]:
+    """Returns the commands of processes that were started with these variables, by their number.
+
+    Those that have ended and only wait to be noticed don't count.
+    """
+    wanted = {f"{name}={value}".encode() for name, value in variables.items()}
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            status = (path / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+            if status != "Z" and wanted <= set((path / "environ").read_bytes().split(b"\0")):
+                command = (path / "cmdline").read_bytes().replace(b"\0", b" ")
+                found[int(path.name)] = command.decode(errors="replace")
+    return found
+
+
+def check_nobody_left(variables: dict[str, str]) -> None:
+    """Waits until no process has these variables, which takes the system a moment."""
+    for _ in range(300):
+        left = processes_with(variables)
+        if not left:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"left over: {left}")
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,12 @@
-"""A training in which one process fails, on purpose.
+"""A training in which processes fail, on purpose.
 
-    mpirun -n 3 python faults.py KIND RANK STEP FOLDER
+    mpirun -n 3 python faults.py PLAN FOLDER
 
-Process RANK does what KIND says before step STEP (see `FAULTS`). Each leaves a file in FOLDER,
-named by its number in the system. With KIND "killed" or "none" the state of the training is kept in
-FOLDER too, from which the next one goes on, and so are the weights in the end.
+PLAN has what goes wrong in each start of the training, separated by commas: `KIND@RANK:STEP`, for
+what process RANK does before its step STEP (see `FAULTS`), or in what it is unlike the others.
+After these nothing goes wrong; `none` is such a plan. FOLDER counts the starts that went wrong and
+has a line for each step of the first process. The state of the training is kept there too, from
+which the next one goes on, and in the end the weights.
 """
 
 from __future__ import annotations
@@ -20,50 +22,96 @@ import numpy as np
 import kerascnn as keras
 
 
-def raises():
+def raises(mark):
     raise ArithmeticError("out of luck")
 
 
-def killed():
+def killed(mark):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def stalls():
+def stalls(mark):
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def sleeps():
+def sleeps(mark):
     time.sleep(3600)
 
 
-def leaves():
+def leaves(mark):
     sys.exit(0)
 
 
-FAULTS = {fault.__name__: fault for fault in (raises, killed, stalls, sleeps, leaves)}
+def waits(mark):
+    """Gives the test the time to do something to the network, and goes on."""
+    while not mark.with_name("go").exists():
+        time.sleep(0.01)
+
+
+FAULTS = {fault.__name__: fault for fault in (raises, killed, stalls, sleeps, leaves, waits)}
 
 
 class FailAt(keras.callbacks.Callback):
-    """Does something before one step in one process."""
+    """Does something before one step in one process, and says so in a file first."""
 
-    def __init__(self, rank, step, fault):
+    def __init__(self, rank, step, fault, mark):
         super().__init__()
-        self.rank, self.left, self.fault = rank, step, fault
+        self.rank, self.left, self.fault, self.mark = rank, step, fault, mark
 
     def on_train_batch_begin(self, batch, logs=None):
         if keras.distribution.process_id() == self.rank and self.left == 0:
-            self.fault()
+            self.mark.touch()
+            self.fault(self.mark)
         self.left -= 1
 
 
-def main(kind, rank, step, folder):
-    keras.distribution.initialize()
-    (Path(folder) / str(os.getpid())).touch()
-    keras.distribution.set_distribution(keras.distribution.DataParallel())
-    own = keras.distribution.process_id() == int(rank)
-    keras.utils.set_random_seed(1)
+class Steps(keras.callbacks.Callback):
+    """Writes down when the first process begins which step, as it has begun so many times."""
+
+    first_process_only = True
+
+    def __init__(self, start, path, steps_of_epoch):
+        super().__init__()
+        self.start, self.path, self.steps_of_epoch = start, path, steps_of_epoch
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_train_batch_begin(self, batch, logs=None):
+        with self.path.open("a") as file:
+            step = self.epoch * self.steps_of_epoch + batch
+            file.write(f"{self.start} {step} {time.time()}\n")
+
+
+def fail_at(plan, folder):
+    """The callbacks, and the kind and rank, of what goes wrong in this start of the training."""
+    start = len(list(folder.glob("failed-*")))
+    parts = [] if plan == "none" else plan.split(",")
+    kind, rank, step = "none", -1, -1
+    if start < len(parts):
+        kind, _, place = parts[start].partition("@")
+        rank, step = map(int, place.split(":"))
+    callbacks = [Steps(start, folder / "steps", 3)]
+    if kind in FAULTS:
+        callbacks.append(FailAt(rank, step, FAULTS[kind], folder / f"failed-{start}"))
+    return callbacks, kind, rank
+
+
+def dense():
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-    model.compile("sgd", "mse")
+    model.compile(keras.optimizers.SGD(0.01, momentum=0.9), "mse")
+    return model
+
+
+def train(plan, folder, keeper):
+    """Trains for 30 steps, of which `keeper` keeps the state."""
+    folder = Path(folder)
+    keras.distribution.initialize()
+    keras.distribution.set_distribution(keras.distribution.DataParallel())
+    callbacks, kind, odd = fail_at(plan, folder)
+    own = keras.distribution.process_id() == odd
+    keras.utils.set_random_seed(1)
+    model = dense()
     samples, epochs = 24, 10
     if kind == "weights" and own:
         model.set_weights([2 * w for w in model.get_weights()])
@@ -73,19 +121,16 @@ def main(kind, rank, step, folder):
         epochs = 11
     if kind == "dtype" and own:
         keras.config.set_floatx("float64")
-        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-        model.compile("sgd", "mse")
+        model = dense()
     x, y = np.ones((samples, 3), "float32"), np.ones((samples, 2), "float32")
-    callbacks = [FailAt(int(rank), int(step), FAULTS[kind])] if kind in FAULTS else []
-    folder = Path(folder)
-    if kind in ("killed", "none"):
-        callbacks.append(keras.callbacks.BackupAndRestore(folder / "state", save_freq=2))
+    x *= np.arange(samples)[:, None] / samples
     batch_size = 2 if kind == "batch" else 8
-    model.fit(x, y, batch_size, epochs=epochs, callbacks=callbacks, verbose=0)
+    model.fit(x, y, batch_size, epochs=epochs, callbacks=[*callbacks, keeper], verbose=0)
     if keras.distribution.process_id() == 0:
         np.save(folder / "weights.npy", np.concatenate([w.ravel() for w in model.get_weights()]))
     print("trained", flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    plan, folder = sys.argv[1:]
+    train(plan, folder, keras.callbacks.BackupAndRestore(Path(folder) / "state", save_freq=2))

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .conftest import start_on_gpus
-from .test_faults import SCRIPT, is_left
+from .conftest import check_nobody_left, start_on_gpus
+from .test_faults import SCRIPT
 from .test_training import OTHERS, SAME, TOLERANCE, check_equal, results
 
 WORK = Path(__file__).with_name("gpu_work.py")
@@ -121,17 +121,14 @@ class TestFaults:
     @pytest.fixture
     def run(self, two_gpus, tmp_path):
         def run(kind, rank, timeout=10):
+            mark = {"KERASCNN_TEST_DRILL": str(tmp_path)}
             seconds = {"KERASCNN_DISTRIBUTION_TIMEOUT": str(timeout)}
-            outcome = start_on_gpus(2, kind, rank, 5, tmp_path, script=SCRIPT, **seconds)
-            pids = [int(path.name) for path in tmp_path.iterdir() if path.name.isdigit()]
-            assert len(pids) == 2, outcome.output
+            plan = f"{kind}@{rank}:5"
+            outcome = start_on_gpus(2, plan, tmp_path, script=SCRIPT, **mark, **seconds)
             assert outcome.code != 0
             assert "trained" not in outcome.output
-            for _ in range(100):
-                if not any(is_left(pid) for pid in pids):
-                    return outcome
-                time.sleep(0.1)
-            raise AssertionError(f"left over: {pids}")
+            check_nobody_left(mark)
+            return outcome
 
         return run
 

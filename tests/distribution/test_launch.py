@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 
@@ -56,6 +57,39 @@ def test_a_process_that_nobody_started_is_alone(variables):
     assert find_world(environ=variables) == ALONE
 
 
+@pytest.mark.parametrize(
+    ("variables", "host", "ports", "attempt"),
+    [
+        (TORCHRUN, "127.0.0.1", (29500,), "/"),
+        (
+            {**TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE": "False", "TORCHELASTIC_RUN_ID": "a"},
+            "127.0.0.1",
+            (29500,),
+            "a/",
+        ),
+        (
+            {
+                **TORCHRUN,
+                "MASTER_PORT": "65533",
+                "TORCHELASTIC_USE_AGENT_STORE": "True",
+                "TORCHELASTIC_RUN_ID": "none",
+                "TORCHELASTIC_RESTART_COUNT": "2",
+            },
+            "127.0.0.1",
+            (65534, 65535),  # the agent itself is at MASTER_PORT
+            "none/2",
+        ),
+        (BY_HAND, "10.0.0.1", (1,), ""),
+        ({**BY_HAND, "KERAS_DISTRIBUTION_JOB_ADDRESSES": "[fd00::1]:7"}, "fd00::1", (7,), ""),
+        ({**BY_HAND, "KERAS_DISTRIBUTION_JOB_ADDRESSES": "a,b"}, "a", (), ""),
+        ({"PMI_RANK": "2", "PMI_SIZE": "3"}, None, (), ""),
+    ],
+)
+def test_where_processes_meet(variables, host, ports, attempt):
+    world = find_world(environ=variables)
+    assert (world.host, world.ports, world.attempt) == (host, ports, attempt)
+
+
 def test_arguments():
     world = find_world(num_processes=4, process_id=2, environ={})
     assert (world.rank, world.size) == (2, 4)
@@ -75,6 +109,18 @@ def test_arguments():
         ({"PMI_RANK": "0", "PMI_SIZE": "0"}, {}, "PMI_SIZE must be 1 or more"),
         ({**TORCHRUN, "LOCAL_RANK": "x"}, {}, "LOCAL_RANK must be a whole number"),
         ({**TORCHRUN, "PMI_RANK": "1", "PMI_SIZE": "2"}, {}, "but torchrun says .* 1 of 4"),
+        ({**TORCHRUN, "MASTER_PORT": "http"}, {}, "MASTER_PORT must be a whole number"),
+        ({**TORCHRUN, "MASTER_PORT": "70000"}, {}, "MASTER_PORT must be from 1 to 65535"),
+        (
+            {**BY_HAND, "KERAS_DISTRIBUTION_JOB_ADDRESSES": "a:b"},
+            {},
+            "must be host:port, with a port from 1 to 65535 .* Received: 'a:b'",
+        ),
+        (
+            {**BY_HAND, "KERAS_DISTRIBUTION_JOB_ADDRESSES": "fd00::1"},
+            {},
+            r"and \[host\]:port for IPv6\). Received: 'fd00::1'",
+        ),
         ({}, {"num_processes": 2}, r"process_id \(KERAS_DISTRIBUTION_PROCESS_ID\) is missing"),
         ({}, {"process_id": 0}, "num_processes .* is missing"),
         ({}, {"job_addresses": "a:1"}, "num_processes .* and process_id .* are missing"),
@@ -102,6 +148,8 @@ def fresh(monkeypatch):
     from kerascnn.distribution import launch, processes
 
     monkeypatch.setattr(processes, "_world", None)
+    for name in BY_HAND:
+        monkeypatch.delenv(name, raising=False)
     for launcher in launch.LAUNCHERS:
         for name in (launcher.rank, launcher.size, *launcher.others):
             monkeypatch.delenv(name, raising=False)
@@ -109,21 +157,43 @@ def fresh(monkeypatch):
     keras.distribution.set_distribution(None)
 
 
-def test_processes_that_nothing_connects(fresh):
+def test_before_initialize(fresh):
     for name, value in TORCHRUN.items():
         fresh.setenv(name, value)
-    with pytest.raises(RuntimeError, match=r"torchrun says .* 4 processes.*mpirun -n 4 python"):
-        keras.distribution.initialize()
     with pytest.raises(RuntimeError, match=r"call keras.distribution.initialize\(\) first"):
         keras.distribution.DataParallel()
+
+
+def test_processes_without_an_address(mpi):
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import kerascnn; kerascnn.distribution.initialize(num_processes=2, process_id=1)",
+        ],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "there are 2 processes, but not where they can meet" in done.stderr
+    assert "KERAS_DISTRIBUTION_JOB_ADDRESSES=host:port" in done.stderr
 
 
 def test_without_mpi4py(fresh):
     fresh.setenv("PMI_RANK", "0")
     fresh.setenv("PMI_SIZE", "2")
-    fresh.setitem(__import__("sys").modules, "mpi4py", None)
+    fresh.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(ImportError, match=r"pip install 'kerascnn\[mpi\]'"):
         keras.distribution.initialize()
+
+
+def test_without_ray(fresh):
+    fresh.setitem(sys.modules, "ray", None)
+    fresh.delitem(sys.modules, "kerascnn.distribution.ray_train", raising=False)
+    with pytest.raises(ImportError, match=r"needs Ray Train.*pip install 'kerascnn\[ray\]'"):
+        importlib.import_module("kerascnn.distribution.ray_train")
 
 
 def test_initialize_twice(fresh):

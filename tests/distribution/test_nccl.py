@@ -15,11 +15,9 @@ from kerascnn.distribution.launch import World
 
 from .test_star import LONG, free_port, in_threads
 
-TORCHRUN = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 
-
-def world(rank, size=2, launcher="torchrun"):
-    return World(launcher, rank, size, False)
+def world(rank, size=2, launcher="torchrun", port=29500):
+    return World(launcher, rank, size, False, "127.0.0.1", (port,))
 
 
 class TestPlaces:
@@ -45,26 +43,6 @@ class TestPlaces:
         assert nccl.local_rank(world(5), {"LOCAL_RANK": "1"}) == 1
         assert nccl.local_rank(world(5), {}) is None
         assert nccl.local_rank(world(5, launcher="srun"), {"SLURM_LOCALID": "2"}) == 2
-
-    def test_where_processes_of_torchrun_meet(self):
-        place = nccl.meeting_place(world(1), TORCHRUN)
-        assert (place.rank, place.size, place.host, place.ports) == (1, 2, "127.0.0.1", [29500])
-        agent = {**TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RUN_ID": "a"}
-        first, again = (
-            nccl.meeting_place(world(1), {**agent, "TORCHELASTIC_RESTART_COUNT": count})
-            for count in "01"
-        )
-        assert first.ports == list(range(29501, 29509))  # the agent listens at the port itself
-        assert first.attempt != again.attempt
-
-    def test_without_an_address(self):
-        with pytest.raises(RuntimeError, match=r"initialize\(\) says .* Set MASTER_ADDR and MASTE"):
-            nccl.meeting_place(world(0, launcher="initialize()"), {})
-
-    @pytest.mark.parametrize("port", ["0", "70000", "-1", "a"])
-    def test_a_port_that_is_none(self, port):
-        with pytest.raises(ValueError, match=f"MASTER_PORT must be .* Received: '{port}'"):
-            nccl.meeting_place(world(0), {**TORCHRUN, "MASTER_PORT": port})
 
     def test_the_wheel_goes_before_what_the_system_has(self, tmp_path, monkeypatch):
         assert nccl.find_library().endswith("libnccl.so.2")
@@ -115,8 +93,7 @@ class Core:
 @pytest.fixture
 def engines(monkeypatch):
     """Returns a function that makes the engines of two processes, or their errors."""
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", str(free_port()))
+    port = free_port()
     for name in ("LOCAL_RANK", "KERASCNN_DEVICE", "TORCHELASTIC_USE_AGENT_STORE"):
         monkeypatch.delenv(name, raising=False)
     for name in nccl._SETTINGS:
@@ -130,7 +107,7 @@ def engines(monkeypatch):
 
     def join(rank, size):
         CoreOfThread.known.core = cores[rank]
-        made.append(nccl.NcclEngine(world(rank, size), LONG))
+        made.append(nccl.NcclEngine(world(rank, size, port=port), LONG))
         return made[-1]
 
     def make(sizes=(2, 2)):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 
 import pytest
 
 from kerascnn.distribution import star
+from kerascnn.distribution.launch import World
 
 # Far longer than anything here takes: no test waits for it.
 LONG = 60.0
@@ -182,3 +184,26 @@ def test_one_of_a_start_before_is_not_taken(monkeypatch):
     assert left == [old]
     for one in found:
         one.close()
+
+
+def test_places_are_what_launchers_say():
+    world = World("torchrun", 1, 4, False, "10.0.0.1", (29501, 29502), "run/2")
+    assert star.place_of(world) == (1, 4, "10.0.0.1", (29501, 29502), "run/2")
+    for nowhere in (World("torchrun", 1, 4, False), world._replace(ports=())):
+        with pytest.raises(
+            RuntimeError, match="torchrun says .* not where they can meet. Give the"
+        ):
+            star.place_of(nowhere)
+
+
+def test_process_0_ends_last(stars):
+    connections = [one._objects[0].fileno() for one in stars[1:]]
+    for one in stars[1:]:
+        one.outlive(0.0)
+    waiting = threading.Thread(target=stars[0].outlive, args=(LONG,))
+    waiting.start()
+    for connection in connections:
+        assert waiting.is_alive()
+        os.close(connection)
+    waiting.join(LONG)
+    assert not waiting.is_alive()

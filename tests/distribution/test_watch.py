@@ -157,6 +157,27 @@ def test_one_that_is_silent(watches):
     assert "No sign of life came from process 2" in reason
 
 
+def test_who_was_held_up_itself_hears_before_it_judges(watches):
+    """As where a call into C keeps Python's lock: what the others have said is there by then."""
+    made, gpus, _ = watches(1.0)
+    held_up = made[0]
+    hear = held_up._ready
+
+    def late(seconds):
+        held_up._ready = hear
+        time.sleep(2.0)
+        return hear(seconds)
+
+    held_up._ready = late
+    while held_up._ready is late:
+        time.sleep(0.01)
+    known = held_up._states
+    heard = [known[rank].seen for rank in (1, 2)]
+    while [known[rank].seen for rank in (1, 2)] == heard:
+        time.sleep(0.01)
+    assert [gpu.reason for gpu in gpus] == [None] * 3
+
+
 def test_leaving_one_after_another_is_no_failure(watches):
     made, gpus, _ = watches()
     leaving = []

@@ -8,7 +8,6 @@ drill has done. The seed of a run is KERASCNN_TEST_SEED, as for all tests.
 
 import multiprocessing
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -55,28 +54,3 @@ def compiled(source, folder):
     options = ["-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-pthread"]
     subprocess.run([compiler, *options, source, "-o", path, "-ldl"], check=True)
     return path
-
-
-@pytest.fixture
-def note(record_property):
-    """Returns a function that notes what a drill has done, for the report at a run's end."""
-
-    def write(*what, **numbers):
-        counts = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in numbers.items())
-        record_property("drill", f"{', '.join(map(str, what))}: {counts}")
-
-    return write
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    """Lists what the drills of a thorough run have done; `--junitxml` has the same lines."""
-    if not config.getoption("--thorough"):
-        return
-    terminalreporter.section("drills")
-    seed = os.environ["KERASCNN_TEST_SEED"]
-    terminalreporter.write_line(f"KERASCNN_TEST_SEED={seed}, {platform.platform()}")
-    for outcome in ("passed", "failed"):
-        for report in terminalreporter.stats.get(outcome, []):
-            lines = [text for name, text in report.user_properties if name == "drill"]
-            for line in lines:
-                terminalreporter.write_line(f"{outcome} {Path(report.fspath).stem}: {line}")

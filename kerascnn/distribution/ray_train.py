@@ -1,0 +1,201 @@
+"""Ray Train as the engine of a training on many machines; needs `pip install 'kerascnn[ray]'`.
+
+Ray places the processes, starts them again where one or its machine fails, and keeps checkpoints.
+Between them gradients go as after any other launcher: see `docs/distribution.md`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kerascnn.callbacks import BackupAndRestore
+from kerascnn.distribution import replicas
+from kerascnn.saving import nested_state
+
+try:
+    import ray
+    import ray.train
+    from ray.train.backend import Backend, BackendConfig
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+except ImportError as error:
+    raise ImportError(
+        f"kerascnn.distribution.ray_train needs Ray Train, which can't be imported: {error}. "
+        "Install it in this environment: pip install 'kerascnn[ray]'."
+    ) from error
+
+__all__ = ["KerascnnConfig", "KerascnnTrainer", "ReportCheckpoint"]
+
+_STATE = "training_state.safetensors"
+_MODEL = "model.keras"
+
+
+@dataclass
+class KerascnnConfig(BackendConfig):
+    """How Ray's workers become processes that train one model.
+
+    For a trainer of Ray other than `KerascnnTrainer`, as its `backend_config`. Each worker finds
+    its number, that of all and an address of the first in `KERAS_DISTRIBUTION_*`, by which
+    `keras.distribution.initialize()` joins them.
+
+    >>> KerascnnConfig().backend_cls.__name__
+    'KerascnnBackend'
+    """
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        """What Ray calls when its workers have started."""
+        return KerascnnBackend
+
+
+class KerascnnBackend(Backend):
+    """Tells each worker of Ray its place among the others."""
+
+    def on_start(self, worker_group: Any, backend_config: BackendConfig) -> None:
+        """Called by Ray when all workers have started, and when it has started them again."""
+        address = worker_group.execute_single(0, _free_address)
+        size = len(worker_group)
+        ray.get(
+            [
+                worker_group.execute_single_async(rank, _tell, address, size, rank)
+                for rank in range(size)
+            ]
+        )
+
+
+def _free_address() -> str:
+    host = ray.util.get_node_ip_address()
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.bind(("", 0))
+        port = probe.getsockname()[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _tell(address: str, size: int, rank: int) -> None:
+    os.environ["KERAS_DISTRIBUTION_JOB_ADDRESSES"] = address
+    os.environ["KERAS_DISTRIBUTION_NUM_PROCESSES"] = str(size)
+    os.environ["KERAS_DISTRIBUTION_PROCESS_ID"] = str(rank)
+
+
+class KerascnnTrainer(DataParallelTrainer):
+    """Trains one model on the workers of a Ray cluster.
+
+    The function that it runs in each worker is a script for several processes as any other: it
+    calls `keras.distribution.initialize()`, sets a `DataParallel` and calls `fit`. With
+    `ReportCheckpoint` in it a training goes on from the last checkpoint after a worker or its
+    machine has failed, as often as `FailureConfig` allows. `examples/ray_train.py` is a whole
+    script.
+
+    Args:
+        train_loop_per_worker: The function, without arguments or with `train_loop_config`.
+        train_loop_config: A dictionary for it.
+        backend_config: A `KerascnnConfig`, which is the default.
+        scaling_config: How many workers, and what each needs: `ray.train.ScalingConfig`.
+        run_config: Name, folder of checkpoints, restarts: `ray.train.RunConfig`.
+        **kwargs: What Ray's `DataParallelTrainer` takes besides.
+
+    Raises:
+        TypeError: for a `backend_config` of another kind.
+
+    >>> from ray.train import FailureConfig, RunConfig, ScalingConfig
+    >>> def train():
+    ...     keras.distribution.initialize()
+    ...     keras.distribution.set_distribution(keras.distribution.DataParallel())
+    ...     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    ...     model.compile("sgd", "mse")
+    ...     x, y = np.zeros((8, 2)), np.zeros((8, 1))
+    ...     model.fit(x, y, epochs=3, callbacks=[ReportCheckpoint()], verbose=0)
+    >>> trainer = KerascnnTrainer(
+    ...     train,
+    ...     scaling_config=ScalingConfig(num_workers=2),
+    ...     run_config=RunConfig(failure_config=FailureConfig(max_failures=3)),
+    ... )
+    >>> result = trainer.fit()  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        train_loop_per_worker: Callable[[], Any] | Callable[[dict], Any],
+        *,
+        train_loop_config: dict[str, Any] | None = None,
+        backend_config: KerascnnConfig | None = None,
+        scaling_config: Any = None,
+        run_config: Any = None,
+        **kwargs: Any,
+    ):
+        if backend_config is not None and not isinstance(backend_config, KerascnnConfig):
+            raise TypeError(
+                "KerascnnTrainer takes a KerascnnConfig as `backend_config`. Received: "
+                f"{backend_config!r} of type {type(backend_config).__name__}"
+            )
+        super().__init__(
+            train_loop_per_worker,
+            train_loop_config=train_loop_config,
+            backend_config=backend_config or KerascnnConfig(),
+            scaling_config=scaling_config,
+            run_config=run_config,
+            **kwargs,
+        )
+
+
+class ReportCheckpoint(BackupAndRestore):
+    """Gives Ray the state of a training as a checkpoint, from which it goes on after a failure.
+
+    It is `BackupAndRestore` with Ray's checkpoints in place of a folder: a training that goes on
+    ends with the same bits as one that nothing has interrupted. A checkpoint also has the model, as
+    `model.keras`, and the logs of that moment are the metrics that Ray shows. Use it in a function
+    that Ray runs, in all of its workers and for one `fit`.
+
+    Ray knows of a checkpoint when it next asks its workers, which it does every two seconds
+    (`RAY_TRAIN_HEALTH_CHECK_INTERVAL_S`): what is newer is computed again.
+
+    Args:
+        save_freq: `"epoch"`, or a number of batches, after which there is a checkpoint within
+            epochs too.
+
+    Raises:
+        ValueError: as `BackupAndRestore`.
+
+    >>> callback = ReportCheckpoint(save_freq=100)
+    >>> callback.save_freq
+    100
+    """
+
+    def __init__(self, save_freq: str | int = "epoch") -> None:
+        super().__init__("Ray's checkpoints", save_freq, delete_checkpoint=False)
+        self._logs: dict[str, float] = {}
+
+    def uses_batch_hooks(self, kind: str) -> bool:
+        return kind == "train" and self._saves_in_epochs
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        last = ray.train.get_checkpoint()
+        with last.as_directory() if last is not None else contextlib.nullcontext("") as folder:
+            self._path = Path(folder) / _STATE
+            super().on_train_begin(logs)
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        self._logs = dict(logs or {})
+        super().on_epoch_end(epoch, logs)
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        self._logs = dict(logs or {})
+        super().on_train_batch_end(batch, logs)
+
+    def _save(self) -> None:
+        state = self._training.state()
+        metrics = {name: float(value) for name, value in self._logs.items()}
+        with tempfile.TemporaryDirectory(prefix="kerascnn_checkpoint_") as folder:
+            checkpoint = None
+            if replicas.is_first():
+                nested_state.write(Path(folder) / _STATE, state)
+                self.model.save(Path(folder) / _MODEL)
+                checkpoint = ray.train.Checkpoint.from_directory(folder)
+            ray.train.report(metrics, checkpoint=checkpoint)
