@@ -2,7 +2,8 @@
 //
 // Each process gives inputs of the same shapes, multiplied by its own `scale`; all get the same
 // outputs, `factor` times the sums. A process whose scale is 0 gives zeros, whatever its inputs
-// hold. All inputs go in one message.
+// hold. All inputs go in one message. With `joins` (which may be left out) other such calls of a
+// program may go in the same one: all processes must then have them, each with one scale for all.
 #include <cmath>
 
 #include "core/ops/cost.h"

@@ -149,11 +149,13 @@ def current_share() -> Share | None:
     return _share.get()
 
 
-def _all_reduce(values: list[Any], scale: float, factor: float) -> list[Any]:
+def _all_reduce(values: list[Any], scale: float, factor: float, joins: bool = False) -> list[Any]:
     from kerascnn.ops import dispatch
 
     assert _active is not None
     attributes = {"processes": _active.size, "scale": float(scale), "factor": float(factor)}
+    if joins:
+        attributes["joins"] = True
     return dispatch.apply("all_reduce", values, attributes)
 
 
@@ -170,11 +172,15 @@ def summed(values: Sequence[Any]) -> list[Any]:
 
 
 def averaged(values: Sequence[Any]) -> list[Any]:
-    """The means of tensors over the processes, weighted by their shares of the batch."""
+    """The means of tensors over the processes, weighted by their shares of the batch.
+
+    A compiled step may send those of several calls together.
+    """
     if _active is None:
         return list(values)
     share = current_share()
-    return _all_reduce(list(values), 1.0 if share is None else share.weight, 1.0 / _active.size)
+    weight = 1.0 if share is None else share.weight
+    return _all_reduce(list(values), weight, 1.0 / _active.size, joins=True)
 
 
 def mean_gradients(gradients: Sequence[Any]) -> list[Any]:

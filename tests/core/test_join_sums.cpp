@@ -20,8 +20,9 @@ struct Step {
   ValueId x = graph.input("x", f32({6, 3}));
   ValueId large = graph.input("large", f32({300, 300}));  // 360,000 bytes
 
-  ValueId sum(ValueId value, double factor = 0.5) {
-    const Attributes attributes = {{"processes", int64_t{1}}, {"scale", 1.0}, {"factor", factor}};
+  ValueId sum(ValueId value, double factor = 0.5, bool joins = true) {
+    const Attributes attributes = {
+        {"processes", int64_t{1}}, {"scale", 1.0}, {"factor", factor}, {"joins", joins}};
     return call(graph, "all_reduce", {value}, attributes);
   }
   ValueId square(ValueId value) { return call(graph, "multiply", {value, value}); }
@@ -75,6 +76,14 @@ TEST(crossing_sums_do_not_wait_for_one_another) {
   const ValueId quarter = s.sum(s.square(s.x), 0.25);
   s.needs(s.sum(s.square(quarter), 0.5));
   s.needs(s.sum(s.square(half), 0.25));
+  CHECK_EQUAL(s.joined(), 4u);
+}
+
+TEST(only_calls_that_may_be_joined_are) {
+  Step s;
+  for (int i = 0; i < 3; ++i) s.needs(s.sum(s.square(s.x), 0.5, false));
+  CHECK_EQUAL(s.joined(), 3u);
+  for (int i = 0; i < 3; ++i) s.needs(s.sum(s.square(s.x)));
   CHECK_EQUAL(s.joined(), 4u);
 }
 

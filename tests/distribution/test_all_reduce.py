@@ -206,6 +206,28 @@ def test_equal_calls_are_not_merged():
     assert len(engine.calls) == 2
 
 
+def test_moments_of_all_layers_go_in_one_message():
+    """In a program, where what reads the first of them comes behind the last of them."""
+    engine = Engine(0, 2)
+    replicas.activate(replicas.Replicas(engine))
+    with Trace("cpu") as trace:
+        x = trace.graph.input("x", [3], "float32")
+        outputs = []
+        for _ in range(4):
+            x = keras.ops.exp(-x)
+            mean, variance = replicas.averaged([x, keras.ops.square(x)])
+            outputs += [mean + 1.0, keras.ops.sqrt(variance)]
+    program = _core.Program.compile(trace.graph, outputs, "cpu")
+    values = np.array([-1.0, 0.0, 2.0], np.float32)
+    program.run([keras.ops.convert_to_tensor(values)])
+    assert [len(call) for call in engine.calls] == [4 * 2 * 3 * 4]
+    for i, output in enumerate(program.outputs()):
+        if i % 2 == 0:
+            values = np.exp(-values)
+        # Both processes have the same: the mean is the value, and rounding is that of exp and sqrt.
+        np.testing.assert_allclose(output.numpy(), values + 1 if i % 2 == 0 else values, rtol=1e-6)
+
+
 def test_gradients_go_in_buckets(monkeypatch):
     engine = Engine(0, 2)
     replicas.activate(replicas.Replicas(engine))

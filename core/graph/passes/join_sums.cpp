@@ -1,5 +1,7 @@
 // Joins small sums over processes, whose messages cost their latency: those that batch
-// normalization takes of each layer's moments.
+// normalization takes of each layer's moments. All processes must send the same messages. So only
+// calls that say so (`joins`) are joined, and what may differ between processes, which is their
+// scale, must be the same for all such calls of a process.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -19,6 +21,11 @@ struct Message {
   std::vector<int32_t> nodes;
   int64_t bytes = 0;
 };
+
+bool may_be_joined(const Node& node) {
+  return node.op == &op_all_reduce && node.attributes.has("joins") &&
+         node.attributes.get_bool("joins");
+}
 
 int64_t message_bytes(const Graph& graph, const Node& node) {
   int64_t bytes = 0;
@@ -41,7 +48,7 @@ class Messages {
     const Node& node = graph_.nodes()[index];
     bool waits = std::ranges::any_of(node.inputs, [&](ValueId id) { return waits_[id]; });
     const int64_t bytes = message_bytes(graph_, node);
-    if (node.op == &op_all_reduce && bytes <= kSmallBytes) {
+    if (may_be_joined(node) && bytes <= kSmallBytes) {
       if (waits) close();
       join(index, bytes);
       waits = true;

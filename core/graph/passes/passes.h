@@ -61,8 +61,8 @@ RootedGraph apply_fusion(const RootedGraph& source, const Fusion& fusion);
 // what they do.
 RootedGraph join_casts(const RootedGraph& source, const PassOptions& options);
 
-// Small sums over processes that do not depend on one another go in one message, at the place of
-// the last of them.
+// Small sums over processes that may be joined and do not depend on one another go in one message,
+// at the place of the last of them.
 RootedGraph join_sums(const RootedGraph& source);
 
 // Optimizer updates read gradients of 16 bits and widen them, instead of the wider copies.
