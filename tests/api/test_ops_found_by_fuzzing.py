@@ -122,6 +122,15 @@ def test_differences_of_nothing_end(length):
         ops.diff(ops.ones((2, length)), n=2.5)
 
 
+@pytest.mark.parametrize("parts", [65_537, 2**63 - 1])
+def test_more_parts_than_places(parts):
+    """All of them were listed, as long as there was memory."""
+    assert len(ops.split(ops.ones((0,)), 7)) == len(ops.array_split(ops.ones((3,)), 7)) == 7
+    for split, length in ((ops.split, 0), (ops.array_split, 3)):
+        with pytest.raises(ValueError, match="split into up to 65536 parts"):
+            split(ops.ones((length,)), parts)
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0), (0, 0, 0)])
 def test_matrices_without_elements(shape, compiled):
