@@ -66,7 +66,8 @@ def array_split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0)
         A list of tensors in the dtype of `x`.
 
     Raises:
-        ValueError: where `x` has no such axis, and for fewer parts than 1.
+        ValueError: where `x` has no such axis, for fewer parts than 1, and for more than 65,536
+            parts of an axis with fewer places.
 
     Example:
 
@@ -83,6 +84,7 @@ def array_split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0)
                 "array_split: there must be at least one part. Received: "
                 f"indices_or_sections={indices_or_sections}"
             )
+        shaping.check_parts("array_split", indices_or_sections, x.shape[axis])
         each, more = divmod(x.shape[axis], indices_or_sections)
         sizes = [each + 1] * more + [each] * (indices_or_sections - more)
         indices_or_sections = np.cumsum(sizes)[:-1].tolist()

@@ -38,6 +38,7 @@ _NO_MASK = (
 )
 
 
+_MOST_EMPTY_PARTS = 1 << 16
 _REPEATING_PADS = ("reflect", "symmetric", "edge", "wrap")
 
 
@@ -413,8 +414,8 @@ def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> An
         A list of tensors in the dtype of `x`; n indices make n + 1 of them.
 
     Raises:
-        ValueError: for a number below 1 or one that does not divide the axis, and an axis that does
-            not exist.
+        ValueError: for a number below 1 or one that does not divide the axis, for more than 65,536
+            parts of an axis with fewer places, and an axis that does not exist.
 
     Example:
 
@@ -433,12 +434,22 @@ def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> An
                 f"split: axis {axis} of size {length} does not divide into "
                 f"{indices_or_sections} equal parts."
             )
+        check_parts("split", indices_or_sections, length)
         part = length // indices_or_sections
         cuts = [part * i for i in range(1, indices_or_sections)]
     else:
         cuts = [int(i) for i in indices_or_sections]
     bounds = zip([0, *cuts], [*cuts, length], strict=True)
     return [_cut(x, axis, start, stop) for start, stop in bounds]
+
+
+def check_parts(name: str, parts: int, length: int) -> None:
+    """Refuses a number of parts that has nothing to do with the size of what is split."""
+    if parts > max(length, _MOST_EMPTY_PARTS):
+        raise ValueError(
+            f"{name}: an axis of size {length} is split into up to "
+            f"{max(length, _MOST_EMPTY_PARTS)} parts. Received: indices_or_sections={parts}"
+        )
 
 
 def _cut(x: Any, axis: int, start: int, stop: int) -> Any:

@@ -122,6 +122,27 @@ def test_differences_of_nothing_end(length):
         ops.diff(ops.ones((2, length)), n=2.5)
 
 
+@pytest.mark.parametrize("sigma", [{}, {"a": 1}, None, 1.0, "x", [1.0], np.ones((2, 2))])
+def test_blurs_have_two_deviations(sigma):
+    """Dictionaries were a KeyError."""
+    images = ops.ones((2, 4, 4, 2))
+    with pytest.raises(ValueError, match="`sigma` must be two numbers"):
+        ops.image.gaussian_blur(images, sigma=sigma)
+    pairs = [(1, 1.0), np.ones(2), ops.ones((2,)), [ops.ones(()), ops.ones(())]]
+    first, *others = [ops.image.gaussian_blur(images, sigma=pair).numpy() for pair in pairs]
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+
+
+@pytest.mark.parametrize("parts", [65_537, 2**63 - 1])
+def test_more_parts_than_places(parts):
+    """All of them were listed, as long as there was memory."""
+    assert len(ops.split(ops.ones((0,)), 7)) == len(ops.array_split(ops.ones((3,)), 7)) == 7
+    for split, length in ((ops.split, 0), (ops.array_split, 3)):
+        with pytest.raises(ValueError, match="split into up to 65536 parts"):
+            split(ops.ones((length,)), parts)
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0), (0, 0, 0)])
 def test_matrices_without_elements(shape, compiled):

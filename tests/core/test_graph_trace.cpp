@@ -10,9 +10,9 @@ using testing::call;
 using testing::f32;
 
 // A function that called itself for each node would overflow the stack on a chain of this length.
-// With the address sanitizer each call needs several times the stack, and every test takes several
-// times as long, so a shorter chain does.
-#ifdef __SANITIZE_ADDRESS__
+// With a sanitizer each call needs several times the stack, and every test takes several times as
+// long, so a shorter chain does.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kChainLength = 20000;
 #else
 constexpr int kChainLength = 100000;

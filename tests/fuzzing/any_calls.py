@@ -285,6 +285,8 @@ def difference(ours: Any, other: Any, op: str) -> str:
     if len(a) != len(b):
         return f"{len(b)} results compiled, {len(a)} at once"
     for x, y in zip(a, b, strict=True):
+        if op == "bincount" and y.ndim:
+            x = x[..., : y.shape[-1]]  # compiled it gives just `minlength` counts, as documented
         if x.dtype != y.dtype or x.shape != y.shape:
             return f"{y.dtype} {y.shape} compiled, {x.dtype} {x.shape} at once"
         if op in _ANY_RESULT:

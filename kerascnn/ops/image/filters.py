@@ -55,7 +55,7 @@ def gaussian_blur(
         Images of the same shape and dtype.
 
     Raises:
-        ValueError: for another number of axes, or other than two sizes.
+        ValueError: for another number of axes, and other than two sizes or deviations.
 
     Example:
 
@@ -70,6 +70,9 @@ def gaussian_blur(
             "gaussian_blur: `kernel_size` must be two integers from 1 on. Received: "
             f"kernel_size={kernel_size}"
         )
+    shape = (len(sigma),) if isinstance(sigma, (list, tuple)) else getattr(sigma, "shape", None)
+    if shape != (2,):
+        raise ValueError(f"gaussian_blur: `sigma` must be two numbers. Received: sigma={sigma}")
     width, height = (int(size) for size in kernel_size)
     dtype = images.dtype
     x = images if dtypes.is_float(dtype) else dispatch.convert(images, "float32")
