@@ -229,23 +229,52 @@ def _gelu(e: Emitter, call: Call, names: list[str]) -> str:
     return e.node("Mul", [half, _with_number(e, "Add", share, 1.0, call)])
 
 
-@_formula("mod")
-def _mod(e: Emitter, call: Call, names: list[str]) -> str:
-    if np.dtype(e.dtype(call.inputs[0])).kind != "f":
-        return e.node("Mod", names)
-    # The rest has the sign of the dividend, which is another one where the divisor is added.
+def _rest(e: Emitter, call: Call, names: list[str]) -> list[str]:
+    """What a division of floating numbers leaves over, and whether its sign is not the divisor's."""
     rest = e.node("Mod", names, fmod=1)
     zero = e.number(0.0, e.dtype(call.inputs[0]))
     signs = [e.node("Less", [n, zero]) for n in (rest, names[1])]
-    other = e.node("And", [e.node("Not", [e.node("Equal", [rest, zero])]), e.node("Xor", signs)])
+    some = e.node("Not", [e.node("Equal", [rest, zero])])
+    return [rest, e.node("And", [some, e.node("Xor", signs)])]
+
+
+@_formula("mod")
+def _mod(e: Emitter, call: Call, names: list[str]) -> str:
+    if np.dtype(e.dtype(call.inputs[0])).kind != "f":
+        return e.node("Mod", [names[0], _divisor(e, call, names[1])])
+    rest, other = _rest(e, call, names)
     return e.node("Where", [other, e.node("Add", [rest, names[1]]), rest])
+
+
+def _divisor(e: Emitter, call: Call, name: str) -> str:
+    """An integer divisor with 1 for what processors trap at: 0, and -1 of the smallest number."""
+    dtype = e.dtype(call.inputs[0])
+    one = e.number(1, dtype)
+    for trap in (0, -1) if np.dtype(dtype).kind == "i" else (0,):
+        name = e.node("Where", [e.node("Equal", [name, e.number(trap, dtype)]), one, name])
+    return name
 
 
 @_formula("floor_divide")
 def _floor_divide(e: Emitter, call: Call, names: list[str]) -> str:
-    rest = _mod(e, call, names)
-    quotient = e.node("Div", [e.node("Sub", [names[0], rest]), names[1]])
-    return e.node("Round", [quotient]) if e.dtype(call.inputs[0]).startswith("float") else quotient
+    a, b = names
+    dtype = e.dtype(call.inputs[0])
+    if np.dtype(dtype).kind == "f":
+        over, other = _rest(e, call, names)
+        quotient = e.node("Div", [e.node("Sub", [a, over]), b])
+        less = e.node("Sub", [quotient, e.number(1.0, dtype)])
+        whole = e.node("Round", [e.node("Where", [other, less, quotient])])
+        # A division by 0 leaves nothing over that is a number.
+        by_zero = e.node("Equal", [b, e.number(0.0, dtype)])
+        return e.node("Where", [by_zero, e.node("Div", [a, b]), whole])
+    rest = e.node("Sub", [a, _mod(e, call, names)])
+    quotient = e.node("Div", [rest, _divisor(e, call, b)])
+    zero = e.number(0, dtype)
+    quotient = e.node("Where", [e.node("Equal", [b, zero]), zero, quotient])
+    if np.dtype(dtype).kind == "u":
+        return quotient
+    minus = e.node("Equal", [b, e.number(-1, dtype)])
+    return e.node("Where", [minus, e.node("Sub", [zero, a]), quotient])
 
 
 @_formula("arctan2")

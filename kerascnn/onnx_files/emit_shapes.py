@@ -167,7 +167,7 @@ def _spread(e: Emitter, call: Call) -> None:
     name = e.forms(x)[FIRST] if layout is FIRST else e.plain(x)
     sizes = list(e.shape(x))
     for axis, step in enumerate(a["strides"]):
-        if step > 1 and sizes[axis] != 1:
+        if step > 1 and sizes[axis] not in (0, 1):
             name, sizes = _with_gaps(e, call, name, sizes, axis, step)
     before = list(a["starts"])
     after = [

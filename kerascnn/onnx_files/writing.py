@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kerascnn import trees
+from kerascnn.layers.preprocessing.host_layer import HostLayer
 from kerascnn.onnx_files import (  # noqa: F401, these register emitters
     emit_elements,
     emit_loops,
@@ -49,7 +50,8 @@ def export(model: Any, path: Path, input_signature: Any = None, opset_version: i
             "before exporting."
         )
     inputs = signature(model, input_signature)
-    proto = _to_proto(record(model, inputs), model.name, opset)
+    _check_on_device(model, trees.flatten(inputs))
+    proto = to_proto(record(model, inputs), model.name, opset)
     _write(proto, path)
 
 
@@ -80,6 +82,18 @@ def signature(model: Any, given: Any) -> Any:
             "[keras.InputSpec(shape=(None, 28, 28, 1))])."
         )
     return trees.pack_as(own, _named(trees.flatten(own)))
+
+
+def _check_on_device(model: Any, inputs: list[Input]) -> None:
+    """Raises ExportError where something of the model runs on the host, or takes text."""
+    host = [x for x in model._flatten_layers() if isinstance(x, HostLayer)]
+    text = [x.name for x in inputs if x.dtype == "string"]
+    if host or text:
+        what = f"layer '{host[0].name}' ({type(host[0]).__name__})" if host else f"input '{text[0]}'"
+        raise ExportError(
+            f"Model '{model.name}' can't be exported: {what} works on the host, on text or tables. "
+            "Export a model that begins behind it, and prepare its inputs with the layer."
+        )
 
 
 def _is_nested(structure: Any) -> bool:
@@ -121,7 +135,8 @@ def _input_of(x: Any, known: Input | None, place: int) -> Input:
     return Input(str(name), sizes, str(getattr(x, "dtype", None) or default))
 
 
-def _to_proto(recording: Recording, name: str, opset: int) -> Any:
+def to_proto(recording: Recording, name: str, opset: int) -> Any:
+    """The file of a recorded model, as the package `onnx` has it in memory."""
     file = File()
     helper = file.onnx.helper
     program = recording.program
