@@ -1,0 +1,534 @@
+"""Readers of ONNX's ops without weights: they become functions of `kerascnn.ops`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerascnn import activations, layers, ops
+from kerascnn.onnx_files import folding
+from kerascnn.onnx_files.emitter import first_axes
+from kerascnn.onnx_files.importer import OPEN, Node, Value
+from kerascnn.onnx_files.read_layers import reads, with_weight
+from kerascnn.onnx_files.tensors import dtype_of
+
+_MINUS, _END = -(1 << 62), 1 << 62
+
+
+def put(x: Value, result: Any) -> Value:
+    """A result in the layout of an operand."""
+    return Value(last=result) if x.only_last else Value(plain=result)
+
+
+def _taken(x: Value) -> Any:
+    return x.last if x.only_last else x.plain
+
+
+# Single elements ----------------------------------------------------------------------------------
+
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    **{"Abs": ops.abs, "Neg": ops.negative, "Exp": ops.exp, "Log": ops.log, "Sqrt": ops.sqrt},
+    **{"Reciprocal": ops.reciprocal, "Floor": ops.floor, "Ceil": ops.ceil, "Round": ops.round},
+    **{"Sign": ops.sign, "Sigmoid": ops.sigmoid, "Tanh": ops.tanh, "Erf": ops.erf},
+    **{"Softplus": ops.softplus, "Softsign": ops.softsign, "Mish": activations.mish},
+    **{"Sin": ops.sin, "Cos": ops.cos, "Tan": ops.tan, "Asin": ops.arcsin, "Acos": ops.arccos},
+    **{"Atan": ops.arctan, "Sinh": ops.sinh, "Cosh": ops.cosh, "Asinh": ops.arcsinh},
+    **{"Acosh": ops.arccosh, "Atanh": ops.arctanh, "Not": ops.logical_not, "IsNaN": ops.isnan},
+    **{"IsInf": ops.isinf, "HardSwish": ops.hard_silu},
+}
+
+
+@reads(*_UNARY)
+def _unary(node: Node) -> list[Any]:
+    x = node.value(0)
+    return [put(x, _UNARY[node.op](_taken(x)))]
+
+
+@reads("Relu", "LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "ThresholdedRelu", "Gelu")
+def _activation(node: Node) -> list[Any]:
+    x = node.value(0)
+    name = node.importer.name(node.name)
+    inputs = _taken(x)
+    alpha = node.float("alpha", {"LeakyRelu": 0.01, "HardSigmoid": 0.2}.get(node.op, 1.0))
+    if node.op == "Relu":
+        return [put(x, layers.ReLU(name=name)(inputs))]
+    if node.op == "LeakyRelu":
+        return [put(x, layers.LeakyReLU(negative_slope=alpha, name=name)(inputs))]
+    if node.op == "Elu":
+        return [put(x, layers.ELU(alpha=alpha, name=name)(inputs))]
+    if node.op == "Celu":
+        return [put(x, ops.celu(inputs, alpha))]
+    if node.op == "ThresholdedRelu":
+        return [put(x, ops.threshold(inputs, alpha, 0.0))]
+    if node.op == "Gelu":
+        return [put(x, ops.gelu(inputs, approximate=node.text("approximate", "none") == "tanh"))]
+    if node.op == "HardSigmoid":
+        moved = ops.add(ops.multiply(inputs, alpha), node.float("beta", 0.5))
+        return [put(x, ops.clip(moved, 0.0, 1.0))]
+    if node.has("alpha") or node.has("gamma"):
+        usual = abs(alpha - 1.6732632) < 1e-4 and abs(node.float("gamma", 1.0507) - 1.0507) < 1e-4
+        if not usual:
+            raise node.error("other factors than the usual ones are not known.")
+    return [put(x, ops.selu(inputs))]
+
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    **{"Add": ops.add, "Sub": ops.subtract, "Mul": ops.multiply, "Pow": ops.power},
+    **{"Max": ops.maximum, "Min": ops.minimum, "Equal": ops.equal, "Less": ops.less},
+    **{"LessOrEqual": ops.less_equal, "Greater": ops.greater, "GreaterOrEqual": ops.greater_equal},
+    **{"And": ops.logical_and, "Or": ops.logical_or, "Xor": ops.logical_xor},
+    "Mod": ops.mod,
+}
+_WITH_WEIGHT = ("Add", "Sub", "Mul", "Div", "Pow", "Max", "Min")
+
+
+def aligned(node: Node, values: Sequence[Any]) -> tuple[list[Any], bool]:
+    """Operands that broadcast against one another, in one layout; whether that is channels last."""
+    rank = max(v.rank if isinstance(v, Value) else v.ndim for v in values)
+    whole = [v for v in values if isinstance(v, Value) and v.rank == rank]
+    last = rank > 2 and sum(v.only_last for v in whole) * 2 > len(whole) - 1 and any(
+        v.only_last for v in whole
+    )
+    operands = []
+    for v in values:
+        if isinstance(v, Value):
+            if not last:
+                operands.append(v.plain)
+            elif v.rank == rank:
+                operands.append(v.last)
+            else:
+                wide = _widened(v.plain, rank)
+                operands.append(ops.transpose(wide, [0, *range(2, rank), 1]))
+            continue
+        if v.dtype == object:
+            raise node.error("it computes with the size of an open axis.")
+        if last and v.ndim:
+            v = v.reshape((1,) * (rank - v.ndim) + v.shape)
+            v = v.transpose([0, *range(2, rank), 1])
+        operands.append(v)
+    return operands, last
+
+
+def _widened(x: Any, rank: int) -> Any:
+    return ops.expand_dims(x, list(range(rank - len(x.shape)))) if len(x.shape) < rank else x
+
+
+@reads(*_BINARY, "Div")
+def _binary(node: Node) -> list[Any]:
+    values = [node.input(i) for i in range(len(node.inputs))]
+    if len(values) == 1 and node.op in ("Max", "Min"):
+        return values
+    if len(values) < 2 or (len(values) > 2 and node.op not in ("Max", "Min")):
+        raise node.error(f"it has {len(values)} inputs.")
+    for place, other in ((1, 0), (0, 1)):
+        weight, x = values[place], values[other]
+        known = node.op in _WITH_WEIGHT and node.importer.is_weight(node.inputs[place])
+        if known and len(values) == 2 and isinstance(x, Value) and weight.dtype.kind == "f":
+            found = with_weight(node, x, weight, weight_first=place == 0)
+            if found is not None:
+                return [found]
+    dtypes = {str(v.dtype) for v in values}
+    if len(dtypes) > 1:
+        raise node.error(f"its inputs have the dtypes {sorted(dtypes)}.")
+    operands, last = aligned(node, values)
+    result = operands[0]
+    for operand in operands[1:]:
+        result = _combined(node, result, operand, dtypes.pop() if dtypes else "")
+    return [Value(last=result) if last else Value(plain=result)]
+
+
+def _combined(node: Node, a: Any, b: Any, dtype: str) -> Any:
+    if node.op == "Mod" and node.int("fmod", 0):
+        raise node.error("fmod=1 is not known.")
+    if node.op == "Div":
+        if dtype.startswith(("int", "uint")):
+            # ONNX rounds towards 0.
+            return ops.cast(ops.trunc(ops.divide(ops.cast(a, "float64"), b)), dtype)
+        return ops.divide(a, b)
+    return _BINARY[node.op](a, b)
+
+
+@reads("Sum", "Mean")
+def _sum(node: Node) -> list[Any]:
+    operands, last = aligned(node, [node.input(i) for i in range(len(node.inputs))])
+    total = operands[0]
+    for operand in operands[1:]:
+        total = ops.add(total, operand)
+    if node.op == "Mean":
+        total = ops.divide(total, float(len(operands)))
+    return [Value(last=total) if last else Value(plain=total)]
+
+
+@reads("Where")
+def _where(node: Node) -> list[Any]:
+    operands, last = aligned(node, [node.input(i) for i in range(3)])
+    result = ops.where(*operands)
+    return [Value(last=result) if last else Value(plain=result)]
+
+
+@reads("Clip")
+def _clip(node: Node) -> list[Any]:
+    x = node.value(0)
+    limits = []
+    for place, default in ((1, -math.inf), (2, math.inf)):
+        limit = node.constant(place) if node.has_input(place) else np.array(default)
+        if limit.size != 1 or limit.dtype.kind not in "iuf":
+            raise node.error("its limits are no numbers.")
+        limits.append(float(limit.reshape(())))
+    if not limits[0] <= limits[1]:
+        raise node.error(f"its limits {limits} are none.")
+    if limits[0] == -math.inf:
+        return [put(x, ops.minimum(_taken(x), limits[1]))]
+    if limits[1] == math.inf:
+        return [put(x, ops.maximum(_taken(x), limits[0]))]
+    return [put(x, ops.clip(_taken(x), *limits))]
+
+
+@reads("Cast")
+def _cast(node: Node) -> list[Any]:
+    x = node.value(0)
+    return [put(x, ops.cast(_taken(x), dtype_of(node.int("to", 0), f"What {node.label} casts to")))]
+
+
+@reads("Identity")
+def _identity(node: Node) -> list[Any]:
+    return [node.input(0)]
+
+
+# Shapes -------------------------------------------------------------------------------------------
+
+
+@reads("Shape")
+def _shape(node: Node) -> list[Any]:
+    x = node.value(0)
+    sizes: list[Any] = [OPEN if n is None else n for n in x.shape]
+    begin, end = node.int("start", 0), node.int("end", None)
+    return [folding.sizes(sizes[begin:end])]
+
+
+@reads("Reshape")
+def _reshape(node: Node) -> list[Any]:
+    x = node.value(0)
+    target = node.numbers(1)
+    if len(target) > 32:
+        raise node.error(f"its shape has {len(target)} axes.")
+    for axis, n in enumerate(target):
+        if n == 0 and not node.int("allowzero", 0):
+            if axis >= x.rank:
+                raise node.error(f"its shape {target} keeps axis {axis} of {x.shape}.")
+            target[axis] = OPEN if x.shape[axis] is None else x.shape[axis]
+    unknown = [i for i, n in enumerate(target) if n is OPEN or n == -1]
+    if len(unknown) > 1 and all(target[i] is OPEN for i in unknown[1:]) and target[0] is OPEN:
+        unknown = []
+    if len(unknown) > 1:
+        # The batch stays what it is, and another size is what is left.
+        rest = [i for i in unknown if i > 0]
+        if x.shape[:1] != (None,) or target[0] is not OPEN or len(rest) != 1:
+            raise node.error(f"its shape {target} has several open sizes.")
+        return [_reshaped(node, x, [n if n is not OPEN else -1 for n in target[1:]])]
+    if target and unknown == [0] and x.shape[:1] == (None,) and None not in x.shape[1:]:
+        if math.prod(target[1:]) == math.prod(x.shape[1:]):  # type: ignore[arg-type]
+            return [_reshaped(node, x, target[1:])]
+    if any(n is not OPEN and n < -1 for n in target):
+        raise node.error(f"its shape {target} is none.")
+    return [Value(plain=ops.reshape(x.plain, [-1 if n is OPEN else n for n in target]))]
+
+
+def _reshaped(node: Node, x: Value, sample: list[int]) -> Value:
+    """Reshapes each sample by itself, so that the batch stays open."""
+    shape = x.shape
+    if x.only_last and all(n == 1 for n in shape[2:]) and None not in shape[1:]:
+        inputs = x.last  # the elements lie the same way
+    else:
+        inputs = x.plain
+    layer = layers.Reshape(tuple(sample), name=node.importer.name(node.name))
+    return Value(plain=layer(inputs))
+
+
+@reads("Flatten")
+def _flatten(node: Node) -> list[Any]:
+    x = node.value(0)
+    if node.axis(node.int("axis", 1), x.rank + 1) != 1:
+        raise node.error("another axis than 1 is not known.")
+    if x.rank < 2 or None in x.shape[1:]:
+        raise node.error(f"its input has the shape {x.shape}.")
+    return [_reshaped(node, x, [math.prod(x.shape[1:])])]  # type: ignore[arg-type]
+
+
+def _listed_axes(node: Node, place: int) -> list[int] | None:
+    if node.has("axes"):
+        return node.ints("axes")
+    return node.known_numbers(place) if node.has_input(place) else None
+
+
+@reads("Squeeze", "Unsqueeze")
+def _squeeze(node: Node) -> list[Any]:
+    x = node.value(0)
+    axes = _listed_axes(node, 1)
+    if node.op == "Squeeze":
+        if axes is None:
+            axes = [i for i, n in enumerate(x.shape) if n == 1]
+        axes = node.axes(axes, x.rank)
+        return [Value(plain=ops.squeeze(x.plain, axes)) if axes else x]
+    if axes is None or len(axes) + x.rank > 32:
+        raise node.error("its axes are missing, or too many.")
+    return [Value(plain=ops.expand_dims(x.plain, sorted(node.axes(axes, x.rank + len(axes)))))]
+
+
+@reads("Transpose")
+def _transpose(node: Node) -> list[Any]:
+    x = node.value(0)
+    order = node.axes(node.ints("perm", list(range(x.rank))[::-1]), x.rank)
+    if len(order) != x.rank:
+        raise node.error(f"its order {order} does not fit {x.rank} axes.")
+    to_last = [0, *range(2, x.rank), 1]
+    if x.rank > 2 and order == to_last:
+        return [Value(plain=x.last)]
+    if x.rank > 2 and order == first_axes(x.rank) and not x.only_last:
+        return [Value(last=x.plain)]
+    return [Value(plain=ops.transpose(x.plain, order))]
+
+
+def _in_last(axis: int, rank: int) -> int:
+    return 0 if axis == 0 else rank - 1 if axis == 1 else axis - 1
+
+
+@reads("Concat")
+def _concat(node: Node) -> list[Any]:
+    values = [node.value(i) for i in range(len(node.inputs))]
+    if not values:
+        raise node.error("it has no inputs.")
+    rank = values[0].rank
+    axis = node.axis(node.int("axis", 0), rank)
+    if len(values) == 1:
+        return values
+    last = rank > 2 and sum(v.only_last for v in values) * 2 > len(values)
+    if last:
+        return [Value(last=ops.concatenate([v.last for v in values], _in_last(axis, rank)))]
+    return [Value(plain=ops.concatenate([v.plain for v in values], axis))]
+
+
+@reads("Split")
+def _split(node: Node) -> list[Any]:
+    x = node.value(0)
+    axis = node.axis(node.int("axis", 0), x.rank)
+    size, count = x.shape[axis], len(node.outputs)
+    if node.has_input(1):
+        sizes = node.known_numbers(1)
+    elif size is None:
+        raise node.error("it divides an open axis.")
+    else:
+        part = -(-size // count)
+        sizes = [part] * (count - 1) + [size - part * (count - 1)]
+    if len(sizes) != count or any(n < 0 for n in sizes) or (size is not None and sum(sizes) != size):
+        raise node.error(f"parts of {sizes[:40]} do not fit {size}.")
+    results, begin = [], 0
+    place = _in_last(axis, x.rank) if x.only_last else axis
+    for n in sizes:
+        index = [slice(None)] * x.rank
+        index[place] = slice(begin, begin + n)
+        results.append(put(x, _taken(x)[tuple(index)]))
+        begin += n
+    return results
+
+
+@reads("Slice")
+def _slice(node: Node) -> list[Any]:
+    x = node.value(0)
+    starts, ends = node.known_numbers(1), node.known_numbers(2)
+    axes = node.known_numbers(3) if node.has_input(3) else list(range(len(starts)))
+    steps = node.known_numbers(4) if node.has_input(4) else [1] * len(starts)
+    axes = node.axes(axes, x.rank)
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        raise node.error("its starts, ends, axes and steps do not fit one another.")
+    index: list[Any] = [slice(None)] * x.rank
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        place = _in_last(axis, x.rank) if x.only_last else axis
+        size = x.shape[axis]
+        begin: int | None = start if _MINUS < start < _END else None
+        stop: int | None = end if _MINUS < end < _END else None
+        if step < 0 and stop is not None and size is not None and stop < -size:
+            stop = None
+        index[place] = slice(begin, stop, step)
+    return [put(x, _taken(x)[tuple(index)])]
+
+
+@reads("Gather")
+def _gather(node: Node) -> list[Any]:
+    data, indices = node.input(0), node.input(1)
+    if isinstance(data, np.ndarray) and isinstance(indices, Value):
+        axis = node.axis(node.int("axis", 0), data.ndim)
+        name = node.inputs[0]
+        if axis == 0 and data.ndim == 2 and data.dtype.kind == "f" and 0 not in data.shape:
+            if node.importer.is_weight(name):
+                layer = layers.Embedding(*data.shape, name=node.importer.name(node.name))
+                return [Value(plain=node.importer.add(node, layer, indices.plain, [data]))]
+    x = node.value(0)
+    axis = node.axis(node.int("axis", 0), x.rank)
+    if isinstance(indices, Value):
+        return [Value(plain=ops.take(x.plain, indices.plain, axis))]
+    if indices.dtype.kind not in "iu" or indices.size > folding.MOST_ELEMENTS:
+        raise node.error("its places are no whole numbers, or too many.")
+    size = x.shape[axis]
+    if size is not None and indices.size and not -size <= indices.min() <= indices.max() < size:
+        raise node.error(f"its places are outside of an axis of {size}.")
+    return [Value(plain=ops.take(x.plain, indices.astype("int32"), axis))]
+
+
+@reads("Expand")
+def _expand(node: Node) -> list[Any]:
+    given, target = node.input(0), node.numbers(1)
+    if len(target) > 32:
+        raise node.error(f"its shape has {len(target)} axes.")
+    if isinstance(given, np.ndarray) and given.dtype != object and not given.any():
+        zeros = np.zeros(given.shape, given.dtype)
+        if any(n is OPEN for n in target):
+            return [Value(plain=ops.convert_to_tensor(zeros), zero=True)]
+    x = node.value(0)
+    own = (1,) * (len(target) - x.rank) + x.shape
+    wanted = [a if b == 1 or b is OPEN else b for a, b in zip(own[-len(target):], target, strict=False)]
+    if len(own) > len(target) or wanted[:1] == [None] or any(
+        b is OPEN and a is not None for a, b in zip(own, target, strict=True)
+    ):
+        if all(b in (1, OPEN) or a == b for a, b in zip(own, target, strict=False)) and all(
+            a is None for a, b in zip(own, target, strict=False) if b is OPEN
+        ):
+            return [x]
+        raise node.error(f"it makes {x.shape} {target}, whose open sizes nothing else has.")
+    if any(n is None for n in wanted):
+        return [x]
+    return [Value(plain=ops.broadcast_to(x.plain, wanted))]
+
+
+@reads("Tile")
+def _tile(node: Node) -> list[Any]:
+    x, repeats = node.value(0), node.known_numbers(1)
+    if len(repeats) != x.rank or any(not 0 < n < 1 << 24 for n in repeats):
+        raise node.error(f"repeats={repeats[:40]} do not fit {x.rank} axes.")
+    return [Value(plain=ops.tile(x.plain, repeats))]
+
+
+@reads("Pad")
+def _pad(node: Node) -> list[Any]:
+    x = node.value(0)
+    numbers = node.known_numbers(1)
+    axes = node.axes(node.known_numbers(3), x.rank) if node.has_input(3) else list(range(x.rank))
+    if len(numbers) != 2 * len(axes) or any(abs(n) > 1 << 24 for n in numbers):
+        raise node.error(f"pads={numbers[:40]} do not fit {len(axes)} axes.")
+    if any(n < 0 for n in numbers):
+        raise node.error("it cuts off (a negative pad); use Slice.")
+    modes = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
+    mode = node.text("mode", "constant")
+    if mode not in modes:
+        raise node.error(f"mode={mode!r} is not known.")
+    value = 0.0
+    if node.has_input(2):
+        array = node.constant(2)
+        if array.size != 1 or array.dtype.kind not in "biuf":
+            raise node.error("its value is no number.")
+        value = array.reshape(()).item()
+    widths = [(0, 0)] * x.rank
+    for axis, before, after in zip(axes, numbers, numbers[len(axes) :], strict=False):
+        widths[_in_last(axis, x.rank) if x.only_last else axis] = (before, after)
+    options = {"constant_values": value} if mode == "constant" else {}
+    return [put(x, ops.pad(_taken(x), widths, mode=modes[mode], **options))]
+
+
+# Reductions ---------------------------------------------------------------------------------------
+
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
+    **{"ReduceMean": ops.mean, "ReduceSum": ops.sum, "ReduceMax": ops.max, "ReduceMin": ops.min},
+    **{"ReduceProd": ops.prod, "ReduceLogSumExp": ops.logsumexp},
+    "ReduceL2": lambda x, axis, keepdims: ops.sqrt(ops.sum(ops.square(x), axis, keepdims=keepdims)),
+    "ReduceL1": lambda x, axis, keepdims: ops.sum(ops.abs(x), axis, keepdims=keepdims),
+    "ReduceSumSquare": lambda x, axis, keepdims: ops.sum(ops.square(x), axis, keepdims=keepdims),
+}
+
+
+@reads(*_REDUCTIONS)
+def _reduce(node: Node) -> list[Any]:
+    x = node.value(0)
+    axes = _listed_axes(node, 1)
+    if not axes:
+        if node.int("noop_with_empty_axes", 0):
+            return [x]
+        axes = list(range(x.rank))
+    axes, keepdims = sorted(node.axes(axes, x.rank)), bool(node.int("keepdims", 1))
+    reduce = _REDUCTIONS[node.op]
+    if not x.only_last:
+        return [Value(plain=reduce(x.plain, axis=axes, keepdims=keepdims))]
+    moved = [_in_last(axis, x.rank) for axis in axes]
+    result = reduce(x.last, axis=moved, keepdims=keepdims)
+    kept = [axis for axis in range(x.rank) if axis not in axes]
+    if keepdims or (len(kept) > 2 and kept[:2] == [0, 1]):
+        return [Value(last=result)]
+    if kept in ([0, 1], [0], [1], []) or 1 not in kept:
+        return [Value(plain=result)]
+    return [Value(plain=reduce(x.plain, axis=axes, keepdims=keepdims))]
+
+
+@reads("ArgMax", "ArgMin")
+def _arg(node: Node) -> list[Any]:
+    x = node.value(0)
+    node.only(select_last_index=0)
+    axis = node.axis(node.int("axis", 0), x.rank)
+    find = ops.argmax if node.op == "ArgMax" else ops.argmin
+    found = find(x.plain, axis=axis, keepdims=bool(node.int("keepdims", 1)))
+    return [Value(plain=ops.cast(found, "int64"))]
+
+
+@reads("Softmax", "LogSoftmax")
+def _softmax(node: Node) -> list[Any]:
+    x = node.value(0)
+    axis = node.axis(node.int("axis", -1), x.rank)
+    axis = _in_last(axis, x.rank) if x.only_last else axis
+    apply = ops.softmax if node.op == "Softmax" else ops.log_softmax
+    return [put(x, apply(_taken(x), axis=axis))]
+
+
+# Images -------------------------------------------------------------------------------------------
+
+
+@reads("Resize")
+def _resize(node: Node) -> list[Any]:
+    """Whole factors by repetition, and others by interpolation about the middles of pixels."""
+    x = node.value(0)
+    if x.rank != 4 or None in x.shape[2:]:
+        raise node.error("only images of a known size are resized.")
+    if node.has_input(3):
+        sizes = node.known_numbers(3)
+    else:
+        scales = node.constant(2)
+        if scales.shape != (4,) or scales.dtype.kind != "f" or not np.isfinite(scales).all():
+            raise node.error("its scales do not fit (batch, channels, height, width).")
+        sizes = [1, 1, *(math.floor(n * s) for n, s in zip(x.shape[2:], scales[2:], strict=True))]  # type: ignore[operator]
+    if len(sizes) != 4 or any(not 0 < n < 1 << 16 for n in sizes[2:]):
+        raise node.error(f"the size {sizes[:40]} is none.")
+    factors = [a / b for a, b in zip(sizes[2:], x.shape[2:], strict=True)]  # type: ignore[operator]
+    mode = node.text("mode", "nearest")
+    place = node.text("coordinate_transformation_mode", "half_pixel")
+    name = node.importer.name(node.name)
+    if mode == "nearest" and all(f == int(f) for f in factors):
+        layer = layers.UpSampling2D([int(f) for f in factors], data_format="channels_last", name=name)
+        return [Value(last=layer(x.last))]
+    if mode == "linear" and place in ("half_pixel", "pytorch_half_pixel") and min(factors) >= 1:
+        layer = layers.Resizing(*sizes[2:], interpolation="bilinear", data_format="channels_last", name=name)
+        return [Value(last=layer(x.last))]
+    raise node.error(f"mode={mode!r} by {factors} with {place!r} is not known.")
+
+
+@reads("DepthToSpace")
+def _depth_to_space(node: Node) -> list[Any]:
+    x, block = node.value(0), node.int("blocksize", 1)
+    if x.rank != 4 or None in x.shape[1:] or not 0 < block < 1 << 12 or x.shape[1] % block**2:  # type: ignore[operator]
+        raise node.error(f"blocks of {block} do not fit {x.shape}.")
+    c, h, w = (int(n) for n in x.shape[1:])  # type: ignore[arg-type]
+    few = c // block**2
+    if node.text("mode", "DCR") == "DCR":
+        y = ops.transpose(ops.reshape(x.plain, (-1, block, block, few, h, w)), (0, 3, 4, 1, 5, 2))
+    else:
+        y = ops.transpose(ops.reshape(x.plain, (-1, few, block, block, h, w)), (0, 1, 4, 2, 5, 3))
+    return [Value(plain=ops.reshape(y, (-1, few, h * block, w * block)))]
