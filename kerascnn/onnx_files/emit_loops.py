@@ -35,7 +35,9 @@ class Body:
             e.put(inner, emitter.plain(outer))
         e.run()
         e._call = emitter._call
-        self.outputs = [e.node("Identity", [e.plain(e.program.resolve(v))]) for v in program.outputs]
+        self.outputs = [
+            e.node("Identity", [e.plain(e.program.resolve(v))]) for v in program.outputs
+        ]
 
     def info(self, name: str, value: int) -> Any:
         """The description of an output."""
@@ -133,10 +135,7 @@ def _while(e: Emitter, call: Call, carries: list[int], others: list[int], rows: 
     inputs = [
         helper.make_tensor_value_info(step, e.file.onnx.TensorProto.INT64, []),
         helper.make_tensor_value_info(going, e.file.onnx.TensorProto.BOOL, []),
-        *(
-            helper.make_tensor_value_info(n, k, None)
-            for n, k in zip(states, kinds, strict=True)
-        ),
+        *(helper.make_tensor_value_info(n, k, None) for n, k in zip(states, kinds, strict=True)),
     ]
     outputs = [
         helper.make_tensor_value_info(asked.outputs[0], e.file.onnx.TensorProto.BOOL, []),

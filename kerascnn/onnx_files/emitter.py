@@ -258,8 +258,9 @@ class Emitter:
         rank = self.rank(value)
         if self.lies_alike(value):
             shape = self.shape(value)
-            return self.reshaped(name, tuple(shape[i] for i in axes(rank)) if axes is first_axes
-                                 else shape)
+            return self.reshaped(
+                name, tuple(shape[i] for i in axes(rank)) if axes is first_axes else shape
+            )
         return self.node("Transpose", [name], perm=axes(rank))
 
     def lies_alike(self, value: int) -> bool:
@@ -347,9 +348,7 @@ class Emitter:
         """True where a column is at most `offset` behind the row, as in a causal mask."""
         rows = self.node("Unsqueeze", [self._line(shape[axes[0]]), self.ints([1])])
         rows = self.node("Add", [rows, self.file.constant(np.int64(offset))])
-        return self.reshaped(
-            self.node("GreaterOrEqual", [rows, self._line(shape[axes[1]])]), shape
-        )
+        return self.reshaped(self.node("GreaterOrEqual", [rows, self._line(shape[axes[1]])]), shape)
 
     # Nodes ----------------------------------------------------------------------------------------
 
@@ -357,7 +356,9 @@ class Emitter:
         """Writes a node with one output, and returns its name."""
         return self.node_with(op, inputs, 1, **attributes)[0]
 
-    def node_with(self, op: str, inputs: Sequence[str], outputs: int, **attributes: Any) -> list[str]:
+    def node_with(
+        self, op: str, inputs: Sequence[str], outputs: int, **attributes: Any
+    ) -> list[str]:
         """Writes a node, and returns the names of its outputs."""
         layer = self._call.layer + "/" if self._call is not None and self._call.layer else ""
         name = self.file.name(f"{layer}{op.lower()}")

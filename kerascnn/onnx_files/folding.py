@@ -14,8 +14,16 @@ from kerascnn.onnx_files.tensors import dtype_of
 FOLDERS: dict[str, Callable[[Node], Any]] = {}
 _TWO = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Pow": np.power}
 _COMPARED = {"Equal": np.equal, "Less": np.less, "Greater": np.greater, "And": np.logical_and}
-_ONE = {"Neg": np.negative, "Sqrt": np.sqrt, "Floor": np.floor, "Ceil": np.ceil, "Exp": np.exp,
-        "Abs": np.abs, "Reciprocal": np.reciprocal, "Not": np.logical_not}
+_ONE = {
+    "Neg": np.negative,
+    "Sqrt": np.sqrt,
+    "Floor": np.floor,
+    "Ceil": np.ceil,
+    "Exp": np.exp,
+    "Abs": np.abs,
+    "Reciprocal": np.reciprocal,
+    "Not": np.logical_not,
+}
 
 
 def folds(*names: str) -> Callable[[Callable[[Node], Any]], Callable[[Node], Any]]:
@@ -42,7 +50,10 @@ def fold(node: Node) -> Any:
         return None
     if node.op == "Constant" or node.inputs:
         with np.errstate(all="ignore"):
-            return folder(node)
+            found = folder(node)
+        if found is OPEN:
+            return sizes([OPEN]).reshape(())
+        return found if found is None or isinstance(found, Value) else np.asarray(found)
     return None
 
 
@@ -83,11 +94,12 @@ def _constant_of_shape(node: Node) -> Any:
     if value.size != 1:
         raise node.error("its value is no single number.")
     if any(n is OPEN for n in shape):
-        if value.any():
-            raise node.error("its size is open.")
-        from kerascnn import ops
+        if shape[0] is not OPEN or any(n is OPEN for n in shape[1:]):
+            raise node.error(f"it makes {shape[:40]}.")
+        from kerascnn.onnx_files.read_ops import spread_over_batch  # which needs this module
 
-        return Value(plain=ops.convert_to_tensor(np.zeros([1] * len(shape), value.dtype)), zero=True)
+        array = np.full([1] * len(shape), value.reshape(()), value.dtype)
+        return spread_over_batch(node, array, shape)
     check_size(node, shape)
     return np.full(shape, value.reshape(()), value.dtype)
 

@@ -43,18 +43,23 @@ class Value:
         plain: A KerasTensor with the axes in ONNX's order, or None.
         last: The same with the second axis behind the others, or None.
         zero: Whether it is 0 everywhere, whatever its size.
+        rows: A KerasTensor (batch, ..., columns), where the value is all of its rows, (n, columns).
     """
 
-    def __init__(self, plain: Any = None, last: Any = None, zero: bool = False) -> None:
+    def __init__(
+        self, plain: Any = None, last: Any = None, zero: bool = False, rows: Any = None
+    ) -> None:
         if plain is not None and len(plain.shape) < 3:
             last = plain
         elif last is not None and len(last.shape) < 3:
             plain = last
-        self._plain, self._last, self.zero = plain, last, zero
+        self._plain, self._last, self.zero, self.rows = plain, last, zero, rows
 
     @property
     def shape(self) -> tuple[int | None, ...]:
         """With the axes in ONNX's order."""
+        if self.rows is not None:
+            return (None, self.rows.shape[-1])
         if self._plain is not None:
             return tuple(self._plain.shape)
         return tuple(self._last.shape[i] for i in first_axes(len(self._last.shape)))
@@ -65,21 +70,26 @@ class Value:
 
     @property
     def dtype(self) -> str:
-        return str((self._last if self._plain is None else self._plain).dtype)
+        known = (self._plain, self._last, self.rows)
+        return next(str(x.dtype) for x in known if x is not None)
 
     @property
     def only_last(self) -> bool:
-        return self._plain is None
+        return self._plain is None and self.rows is None
 
     @property
     def plain(self) -> Any:
-        if self._plain is None:
+        if self._plain is None and self.rows is not None:
+            self._plain = ops.reshape(self.rows, (-1, self.rows.shape[-1]))
+        elif self._plain is None:
             self._plain = ops.transpose(self._last, first_axes(len(self._last.shape)))
         return self._plain
 
     @property
     def last(self) -> Any:
-        if self._last is None:
+        if self._last is None and self.rows is not None:
+            self._last = self.plain
+        elif self._last is None:
             self._last = ops.transpose(self._plain, last_axes(len(self._plain.shape)))
         return self._last
 
@@ -98,7 +108,9 @@ class Node:
         self.op, self.opset = str(proto.op_type), importer.opset
         self.inputs, self.outputs = list(proto.input), list(proto.output)
         self.importer = importer
-        self.label = f"node '{proto.name[:200]}'" if proto.name else f"the node for {self.outputs[:1]}"
+        self.label = (
+            f"node '{proto.name[:200]}'" if proto.name else f"the node for {self.outputs[:1]}"
+        )
         self.name = str(proto.name) or self.op
         self._attributes = {a.name: a for a in proto.attribute}
 
@@ -207,12 +219,14 @@ class Importer:
 
     Attributes:
         values: What is known, by name: `Value`s and arrays.
+        inputs: The KerasTensors of the model's inputs.
         weights: For each layer with weights, what they are set to.
     """
 
     def __init__(self, graph: Any, opset: int, folder: Path) -> None:
         self.opset = opset
         self.values: dict[str, Any] = {}
+        self.inputs: list[Any] = []
         self.weights: list[tuple[Any, list[Any]]] = []
         self.users: dict[str, int] = {}
         self._folder = folder
@@ -249,6 +263,15 @@ class Importer:
         if array.dtype == object:
             raise node.error("it takes the size of an open axis as a tensor.")
         return Value(plain=ops.convert_to_tensor(array))
+
+    def nothing(self, node: Node, rank: int, dtype: str) -> Any:
+        """Zeros (batch, 1, ...) with as many samples as the first input with an open batch has."""
+        for value in self.inputs:
+            if value.shape[:1] == (None,):
+                first = value[(slice(None), *[slice(0, 1)] * (len(value.shape) - 1))]
+                flat = ops.zeros_like(ops.cast(ops.reshape(first, (-1,)), dtype))
+                return ops.reshape(flat, (-1, *[1] * (rank - 1)))
+        raise node.error("no input has an open batch, whose size it takes.")
 
     def name(self, wanted: str) -> str:
         """A name for a layer that no other one has."""

@@ -80,7 +80,12 @@ def _conv(node: Node) -> list[Any]:
     x, kernel = node.value(0), node.constant(1)
     rank = _spatial(node, x)
     channels, groups = x.shape[1], node.int("group", 1)
-    if kernel.ndim != rank + 2 or groups < 1 or kernel.shape[1] * groups != channels or 0 in kernel.shape:
+    if (
+        kernel.ndim != rank + 2
+        or groups < 1
+        or kernel.shape[1] * groups != channels
+        or 0 in kernel.shape
+    ):
         raise node.error(
             f"a kernel of shape {kernel.shape} in {groups} groups does not fit {channels} channels "
             f"and {rank} axes."
@@ -90,8 +95,10 @@ def _conv(node: Node) -> list[Any]:
         raise node.error(f"kernel_shape={node.ints('kernel_shape')} is not that of its kernel.")
     strides, dilations = _per_axis(node, "strides", rank), _per_axis(node, "dilations", rank)
     pads = _pads(node, x, window, strides, dilations)
-    same = [(d * (w - 1) // 2, d * (w - 1) - d * (w - 1) // 2) for w, d in
-            zip(window, dilations, strict=True)]
+    same = [
+        (d * (w - 1) // 2, d * (w - 1) - d * (w - 1) // 2)
+        for w, d in zip(window, dilations, strict=True)
+    ]
     padding, inputs = "valid", x.last
     if pads == same and all(s == 1 for s in strides):
         padding = "same"
@@ -126,7 +133,9 @@ def _conv_transpose(node: Node) -> list[Any]:
         raise node.error(f"a kernel of shape {kernel.shape} does not fit {x.shape[1]} channels.")
     window = list(kernel.shape[2:])
     strides, dilations = _per_axis(node, "strides", rank), _per_axis(node, "dilations", rank)
-    pads = list(zip(*np.reshape(_per_axis(node, "pads", 2 * rank, 0, 0), (2, rank)).tolist(), strict=True))
+    pads = list(
+        zip(*np.reshape(_per_axis(node, "pads", 2 * rank, 0, 0), (2, rank)).tolist(), strict=True)
+    )
     extra = _per_axis(node, "output_padding", rank, 0, 0)
     if any(e >= max(s, d) for e, s, d in zip(extra, strides, dilations, strict=True)):
         raise node.error(f"output_padding={extra} is not smaller than strides and dilations.")
@@ -177,7 +186,9 @@ def _pool(node: Node) -> list[Any]:
         # Padding must not win: it is less than every number.
         inputs = _padded(node, x.last, pads, -math.inf)
         return [Value(last=kind(window, **options)(inputs))]
-    kind = {1: layers.AveragePooling1D, 2: layers.AveragePooling2D, 3: layers.AveragePooling3D}[rank]
+    kind = {1: layers.AveragePooling1D, 2: layers.AveragePooling2D, 3: layers.AveragePooling3D}[
+        rank
+    ]
     y = kind(window, **options)(_padded(node, x.last, pads))
     inside = [(0, 0)] * rank if not node.int("count_include_pad", 0) else counted
     if inside == pads:
@@ -288,10 +299,11 @@ def _gemm(node: Node) -> list[Any]:
     x = node.value(0)
     if x.rank != 2:
         raise node.error(f"its first input has {x.rank} axes, not 2.")
-    plain = ops.transpose(x.plain) if node.int("transA", 0) else x.plain
+    transposed = bool(node.int("transA", 0))
     alpha, beta = node.float("alpha", 1.0), node.float("beta", 1.0)
     b = node.input(1)
     if isinstance(b, Value):
+        plain = ops.transpose(x.plain) if transposed else x.plain
         y = ops.matmul(plain, ops.transpose(b.plain) if node.int("transB", 0) else b.plain)
         y = y if alpha == 1.0 else ops.multiply(y, alpha)
         if node.has_input(2):
@@ -299,14 +311,21 @@ def _gemm(node: Node) -> list[Any]:
             y = ops.add(y, addend if beta == 1.0 else ops.multiply(addend, beta))
         return [Value(plain=y)]
     kernel = b.T if node.int("transB", 0) else b
-    if kernel.ndim != 2 or kernel.shape[0] != plain.shape[1] or kernel.shape[1] < 1:
+    # A dense layer takes all rows of a tensor of more axes as they are.
+    in_rows = x.rows is not None and not transposed
+    plain = x.rows if in_rows else ops.transpose(x.plain) if transposed else x.plain
+    if kernel.ndim != 2 or kernel.shape[0] != plain.shape[-1] or kernel.shape[1] < 1:
         raise node.error(f"a matrix of shape {kernel.shape} does not fit {plain.shape}.")
     kernel = kernel if alpha == 1.0 else kernel * kernel.dtype.type(alpha)
     bias = node.input(2) if node.has_input(2) else None
     if isinstance(bias, np.ndarray) and bias.size == kernel.shape[1] and bias.dtype == kernel.dtype:
         scaled = bias.reshape(-1) if beta == 1.0 else bias.reshape(-1) * bias.dtype.type(beta)
-        return [Value(plain=_dense(node, plain, kernel, scaled))]
-    y = _dense(node, plain, kernel)
+        y = _dense(node, plain, kernel, scaled)
+        return [Value(rows=y) if in_rows else Value(plain=y)]
+    if bias is None:
+        y = _dense(node, plain, kernel)
+        return [Value(rows=y) if in_rows else Value(plain=y)]
+    y = _dense(node, ops.transpose(x.plain) if transposed else x.plain, kernel)
     if bias is not None:
         addend = node.value(2).plain
         y = ops.add(y, addend if beta == 1.0 else ops.multiply(addend, beta))

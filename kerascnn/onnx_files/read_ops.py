@@ -12,6 +12,7 @@ from kerascnn import activations, layers, ops
 from kerascnn.onnx_files import folding
 from kerascnn.onnx_files.emitter import first_axes
 from kerascnn.onnx_files.importer import OPEN, Node, Value
+from kerascnn.onnx_files.layers import Elementwise
 from kerascnn.onnx_files.read_layers import reads, with_weight
 from kerascnn.onnx_files.tensors import dtype_of
 
@@ -25,6 +26,13 @@ def put(x: Value, result: Any) -> Value:
 
 def _taken(x: Value) -> Any:
     return x.last if x.only_last else x.plain
+
+
+def _each(x: Value, function: Callable[[Any], Any]) -> Value:
+    """A function of single elements, in whatever form the operand has."""
+    if x.rows is not None:
+        return Value(rows=function(x.rows))
+    return put(x, function(_taken(x)))
 
 
 # Single elements ----------------------------------------------------------------------------------
@@ -44,35 +52,34 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
 @reads(*_UNARY)
 def _unary(node: Node) -> list[Any]:
     x = node.value(0)
-    return [put(x, _UNARY[node.op](_taken(x)))]
+    return [_each(x, _UNARY[node.op])]
 
 
 @reads("Relu", "LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "ThresholdedRelu", "Gelu")
 def _activation(node: Node) -> list[Any]:
-    x = node.value(0)
+    return [_each(node.value(0), _activation_of(node))]
+
+
+def _activation_of(node: Node) -> Callable[[Any], Any]:
     name = node.importer.name(node.name)
-    inputs = _taken(x)
     alpha = node.float("alpha", {"LeakyRelu": 0.01, "HardSigmoid": 0.2}.get(node.op, 1.0))
-    if node.op == "Relu":
-        return [put(x, layers.ReLU(name=name)(inputs))]
-    if node.op == "LeakyRelu":
-        return [put(x, layers.LeakyReLU(negative_slope=alpha, name=name)(inputs))]
-    if node.op == "Elu":
-        return [put(x, layers.ELU(alpha=alpha, name=name)(inputs))]
-    if node.op == "Celu":
-        return [put(x, ops.celu(inputs, alpha))]
-    if node.op == "ThresholdedRelu":
-        return [put(x, ops.threshold(inputs, alpha, 0.0))]
-    if node.op == "Gelu":
-        return [put(x, ops.gelu(inputs, approximate=node.text("approximate", "none") == "tanh"))]
-    if node.op == "HardSigmoid":
-        moved = ops.add(ops.multiply(inputs, alpha), node.float("beta", 0.5))
-        return [put(x, ops.clip(moved, 0.0, 1.0))]
-    if node.has("alpha") or node.has("gamma"):
+    beta = node.float("beta", 0.5)
+    approximate = node.text("approximate", "none") == "tanh"
+    known: dict[str, Callable[[], Callable[[Any], Any]]] = {
+        "Relu": lambda: layers.ReLU(name=name),
+        "LeakyRelu": lambda: layers.LeakyReLU(negative_slope=alpha, name=name),
+        "Elu": lambda: layers.ELU(alpha=alpha, name=name),
+        "Celu": lambda: lambda x: ops.celu(x, alpha),
+        "ThresholdedRelu": lambda: lambda x: ops.threshold(x, alpha, 0.0),
+        "Gelu": lambda: lambda x: ops.gelu(x, approximate=approximate),
+        "HardSigmoid": lambda: lambda x: ops.clip(ops.add(ops.multiply(x, alpha), beta), 0.0, 1.0),
+        "Selu": lambda: ops.selu,
+    }
+    if node.op == "Selu" and (node.has("alpha") or node.has("gamma")):
         usual = abs(alpha - 1.6732632) < 1e-4 and abs(node.float("gamma", 1.0507) - 1.0507) < 1e-4
         if not usual:
             raise node.error("other factors than the usual ones are not known.")
-    return [put(x, ops.selu(inputs))]
+    return known[node.op]()
 
 
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -89,8 +96,10 @@ def aligned(node: Node, values: Sequence[Any]) -> tuple[list[Any], bool]:
     """Operands that broadcast against one another, in one layout; whether that is channels last."""
     rank = max(v.rank if isinstance(v, Value) else v.ndim for v in values)
     whole = [v for v in values if isinstance(v, Value) and v.rank == rank]
-    last = rank > 2 and sum(v.only_last for v in whole) * 2 > len(whole) - 1 and any(
-        v.only_last for v in whole
+    last = (
+        rank > 2
+        and sum(v.only_last for v in whole) * 2 > len(whole) - 1
+        and any(v.only_last for v in whole)
     )
     operands = []
     for v in values:
@@ -181,16 +190,17 @@ def _clip(node: Node) -> list[Any]:
     if not limits[0] <= limits[1]:
         raise node.error(f"its limits {limits} are none.")
     if limits[0] == -math.inf:
-        return [put(x, ops.minimum(_taken(x), limits[1]))]
+        return [_each(x, lambda each: ops.minimum(each, limits[1]))]
     if limits[1] == math.inf:
-        return [put(x, ops.maximum(_taken(x), limits[0]))]
-    return [put(x, ops.clip(_taken(x), *limits))]
+        return [_each(x, lambda each: ops.maximum(each, limits[0]))]
+    return [_each(x, lambda each: ops.clip(each, *limits))]
 
 
 @reads("Cast")
 def _cast(node: Node) -> list[Any]:
     x = node.value(0)
-    return [put(x, ops.cast(_taken(x), dtype_of(node.int("to", 0), f"What {node.label} casts to")))]
+    dtype = dtype_of(node.int("to", 0), f"What {node.label} casts to")
+    return [_each(x, lambda each: ops.cast(each, dtype))]
 
 
 @reads("Identity")
@@ -234,7 +244,19 @@ def _reshape(node: Node) -> list[Any]:
             return [_reshaped(node, x, target[1:])]
     if any(n is not OPEN and n < -1 for n in target):
         raise node.error(f"its shape {target} is none.")
+    if x.rows is not None and _is_shape(target, x.rows.shape):
+        return [Value(plain=x.rows)]
+    whole = x.rank > 2 and x.shape[:1] == (None,) and None not in x.shape[1:]
+    if whole and len(target) == 2 and unknown == [0] and target[1] == x.shape[-1]:
+        return [Value(rows=x.plain)]
     return [Value(plain=ops.reshape(x.plain, [-1 if n is OPEN else n for n in target]))]
+
+
+def _is_shape(target: list[Any], shape: tuple[int | None, ...]) -> bool:
+    return len(target) == len(shape) and all(
+        (n is OPEN or n == -1) if size is None else n == size
+        for n, size in zip(target, shape, strict=True)
+    )
 
 
 def _reshaped(node: Node, x: Value, sample: list[int]) -> Value:
@@ -316,6 +338,8 @@ def _split(node: Node) -> list[Any]:
     x = node.value(0)
     axis = node.axis(node.int("axis", 0), x.rank)
     size, count = x.shape[axis], len(node.outputs)
+    if not count:
+        raise node.error("it has no outputs.")
     if node.has_input(1):
         sizes = node.known_numbers(1)
     elif size is None:
@@ -323,7 +347,11 @@ def _split(node: Node) -> list[Any]:
     else:
         part = -(-size // count)
         sizes = [part] * (count - 1) + [size - part * (count - 1)]
-    if len(sizes) != count or any(n < 0 for n in sizes) or (size is not None and sum(sizes) != size):
+    if (
+        len(sizes) != count
+        or any(n < 0 for n in sizes)
+        or (size is not None and sum(sizes) != size)
+    ):
         raise node.error(f"parts of {sizes[:40]} do not fit {size}.")
     results, begin = [], 0
     place = _in_last(axis, x.rank) if x.only_last else axis
@@ -381,26 +409,49 @@ def _gather(node: Node) -> list[Any]:
 @reads("Expand")
 def _expand(node: Node) -> list[Any]:
     given, target = node.input(0), node.numbers(1)
-    if len(target) > 32:
-        raise node.error(f"its shape has {len(target)} axes.")
-    if isinstance(given, np.ndarray) and given.dtype != object and not given.any():
-        zeros = np.zeros(given.shape, given.dtype)
-        if any(n is OPEN for n in target):
-            return [Value(plain=ops.convert_to_tensor(zeros), zero=True)]
-    x = node.value(0)
-    own = (1,) * (len(target) - x.rank) + x.shape
-    wanted = [a if b == 1 or b is OPEN else b for a, b in zip(own[-len(target):], target, strict=False)]
-    if len(own) > len(target) or wanted[:1] == [None] or any(
-        b is OPEN and a is not None for a, b in zip(own, target, strict=True)
+    rank = given.rank if isinstance(given, Value) else given.ndim
+    if len(target) > 32 or rank > len(target):
+        raise node.error(f"{rank} axes do not become {target[:40]}.")
+    own = (1,) * (len(target) - rank) + tuple(given.shape)
+    open_axes = [i for i, n in enumerate(target) if n is OPEN]
+    if open_axes not in ([], [0]) or any(
+        n is not OPEN and not (a == n or 1 in (a, n)) for a, n in zip(own, target, strict=True)
     ):
-        if all(b in (1, OPEN) or a == b for a, b in zip(own, target, strict=False)) and all(
-            a is None for a, b in zip(own, target, strict=False) if b is OPEN
-        ):
-            return [x]
-        raise node.error(f"it makes {x.shape} {target}, whose open sizes nothing else has.")
-    if any(n is None for n in wanted):
-        return [x]
-    return [Value(plain=ops.broadcast_to(x.plain, wanted))]
+        raise node.error(f"it makes {own} {target}.")
+    if open_axes and own[0] not in (1, None):
+        raise node.error(f"it makes an open axis of {own[0]}.")
+    if isinstance(given, np.ndarray):
+        return [spread_over_batch(node, given.reshape(own), target)]
+    if all(a == n or n == 1 or (a is None and n is OPEN) for a, n in zip(own, target, strict=True)):
+        return [given if rank == len(target) else Value(plain=_widened(given.plain, len(target)))]
+    x = _widened(given.plain, len(target))
+    if not open_axes and None not in own:
+        sizes = [max(a, n) for a, n in zip(own, target, strict=True)]  # type: ignore[type-var]
+        return [Value(plain=ops.broadcast_to(x, sizes))]
+    # Adding nothing of the wanted shape leaves the batch open.
+    sizes = [1, *(n if a is None else max(a, n) for a, n in zip(own[1:], target[1:], strict=True))]
+    x = _added(x, np.zeros(sizes, given.dtype))
+    if open_axes and own[0] == 1:
+        x = _added(x, node.importer.nothing(node, len(target), given.dtype))
+    return [Value(plain=x)]
+
+
+def _added(x: Any, y: Any) -> Any:
+    return ops.logical_or(x, y) if str(x.dtype) == "bool" else ops.add(x, y)
+
+
+def spread_over_batch(node: Node, array: Any, target: list[Any]) -> Value:
+    """A constant, the same for all samples of an open batch; a tensor of the file is a weight."""
+    sizes = [1, *(max(a, n) for a, n in zip(array.shape[1:], target[1:], strict=True))]
+    folding.check_size(node, sizes, array)
+    dtype, rank = array.dtype.name, len(target)
+    x = _added(node.importer.nothing(node, rank, dtype), np.zeros(sizes, dtype))
+    if not array.any():
+        return Value(plain=x, zero=True)
+    if dtype == "float32" and array.size > 1 and node.importer.is_weight(node.inputs[0]):
+        layer = Elementwise("Add", array.shape[1:], name=node.importer.name(node.name))
+        return Value(plain=node.importer.add(node, layer, x, [array[0]]))
+    return Value(plain=_added(x, array))
 
 
 @reads("Tile")
@@ -512,10 +563,14 @@ def _resize(node: Node) -> list[Any]:
     place = node.text("coordinate_transformation_mode", "half_pixel")
     name = node.importer.name(node.name)
     if mode == "nearest" and all(f == int(f) for f in factors):
-        layer = layers.UpSampling2D([int(f) for f in factors], data_format="channels_last", name=name)
+        layer = layers.UpSampling2D(
+            [int(f) for f in factors], data_format="channels_last", name=name
+        )
         return [Value(last=layer(x.last))]
     if mode == "linear" and place in ("half_pixel", "pytorch_half_pixel") and min(factors) >= 1:
-        layer = layers.Resizing(*sizes[2:], interpolation="bilinear", data_format="channels_last", name=name)
+        layer = layers.Resizing(
+            *sizes[2:], interpolation="bilinear", data_format="channels_last", name=name
+        )
         return [Value(last=layer(x.last))]
     raise node.error(f"mode={mode!r} by {factors} with {place!r} is not known.")
 

@@ -54,7 +54,7 @@ def _to_model(proto: Any, folder: Path) -> Any:
     importer = Importer(graph, _opset(proto), folder)
     _check_ops(proto)
     initializers = {tensor.name for tensor in graph.initializer}
-    inputs = []
+    inputs = importer.inputs
     for info in graph.input:
         if info.name in initializers:
             continue  # older files list their weights among the inputs
@@ -120,7 +120,7 @@ def _read_node(node: Node) -> None:
             results = READERS[node.op](node) if node.op in READERS else None
     except ImportedError:
         raise
-    except (ValueError, TypeError, IndexError, OverflowError) as error:
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
         raise node.error(str(error)) from error
     if results is None:
         raise node.error("it is known for constants only.")

@@ -67,8 +67,10 @@ class Program:
         self._states = {inner.id: outer for _, outer, inner, _ in graphs[0].bound_states}
         self.captured.update(self._states)
         lists = [graph.nodes for graph in graphs]
-        if any([n[:1] + n[2:4] for n in nodes] != [n[:1] + n[2:4] for n in lists[0]]
-               for nodes in lists[1:]):
+        if any(
+            [n[:1] + n[2:4] for n in nodes] != [n[:1] + n[2:4] for n in lists[0]]
+            for nodes in lists[1:]
+        ):
             raise UnknownSize("what is computed depends on the open sizes")
         self.calls = self._needed([self._call(nodes) for nodes in zip(*lists, strict=True)])
         self.users: dict[int, int] = {}
@@ -79,9 +81,7 @@ class Program:
 
     def _call(self, nodes: Sequence[Any]) -> Call:
         op, attributes, inputs, outputs, layer = nodes[0]
-        merge = {
-            name: self._attribute([node[1][name] for node in nodes]) for name in attributes
-        }
+        merge = {name: self._attribute([node[1][name] for node in nodes]) for name in attributes}
         return Call(op, merge, [self.resolve(v) for v in inputs], outputs, layer)
 
     def _attribute(self, values: list[Any]) -> Any:
@@ -206,7 +206,9 @@ def _record(
     for sizes in axes:
         with on_device("cpu"), tracing.Trace("cpu") as trace:
             values = [
-                trace.graph.input(x.name, [sizes[n] if isinstance(n, str) else n for n in s], x.dtype)
+                trace.graph.input(
+                    x.name, [sizes[n] if isinstance(n, str) else n for n in s], x.dtype
+                )
                 for x, s in zip(flat, shapes, strict=True)
             ]
             results = model(trees.pack_as(inputs, values), training=False)

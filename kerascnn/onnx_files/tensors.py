@@ -146,7 +146,9 @@ def _external(tensor: Any, wanted: int, folder: Path | None, what: str) -> bytes
     try:
         handle = os.open(path, flags)
     except OSError as error:
-        raise ValueError(f"{what}: its external data '{name[:200]}' can't be read ({error}).") from None
+        raise ValueError(
+            f"{what}: its external data '{name[:200]}' can't be read ({error})."
+        ) from None
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or offset + wanted > status.st_size:
@@ -172,5 +174,7 @@ def _inside(folder: Path, name: str, what: str) -> Path:
     for part in parts:
         path = path / part
         if path.is_symlink():
-            raise ValueError(f"{what} has its data behind the link {name[:200]!r}; none is followed.")
+            raise ValueError(
+                f"{what} has its data behind the link {name[:200]!r}; none is followed."
+            )
     return path

@@ -72,8 +72,10 @@ def signature(model: Any, given: Any) -> Any:
                 f"{len(trees.flatten(own))} inputs of '{model.name}'. Received: {given!r}"
             )
         known = trees.flatten(own) if own is not None else [None] * len(trees.flatten(given))
-        found = [_input_of(x, k, i) for i, (x, k) in
-                 enumerate(zip(trees.flatten(given), known, strict=True))]
+        found = [
+            _input_of(x, k, i)
+            for i, (x, k) in enumerate(zip(trees.flatten(given), known, strict=True))
+        ]
         return trees.pack_as(given if own is None else own, _named(found))
     if own is None:
         raise ValueError(
@@ -89,7 +91,9 @@ def _check_on_device(model: Any, inputs: list[Input]) -> None:
     host = [x for x in model._flatten_layers() if isinstance(x, HostLayer)]
     text = [x.name for x in inputs if x.dtype == "string"]
     if host or text:
-        what = f"layer '{host[0].name}' ({type(host[0]).__name__})" if host else f"input '{text[0]}'"
+        what = (
+            f"layer '{host[0].name}' ({type(host[0]).__name__})" if host else f"input '{text[0]}'"
+        )
         raise ExportError(
             f"Model '{model.name}' can't be exported: {what} works on the host, on text or tables. "
             "Export a model that begins behind it, and prepare its inputs with the layer."
@@ -115,6 +119,7 @@ def _own_signature(model: Any) -> Any:
         return trees.pack_as(model.input, flat)
     shapes = model._build_shapes
     if shapes and len(shapes) == 1 and next(iter(shapes.values())) is not None:
+
         def of_shape(shape: Any) -> Input:
             return Input("input", (None, *shape[1:]), model.compute_dtype)
 
@@ -146,9 +151,7 @@ def to_proto(recording: Recording, name: str, opset: int) -> Any:
     for value, (given, axes) in zip(program.inputs, recording.inputs, strict=True):
         own = file.name(given.name)
         emitter.put(value, own)
-        infos.append(
-            helper.make_tensor_value_info(own, file.element_type(given.dtype), list(axes))
-        )
+        infos.append(helper.make_tensor_value_info(own, file.element_type(given.dtype), list(axes)))
         for axis, size in enumerate(axes):
             if isinstance(size, str):
                 places.setdefault(size, (own, axis))
@@ -206,7 +209,11 @@ def _write(proto: Any, path: Path) -> None:
         path.write_bytes(proto.SerializeToString())
         return
     onnx.save_model(
-        proto, str(path), save_as_external_data=True, location=f"{path.name}.data", size_threshold=1024
+        proto,
+        str(path),
+        save_as_external_data=True,
+        location=f"{path.name}.data",
+        size_threshold=1024,
     )
 
 

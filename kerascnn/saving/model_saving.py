@@ -153,8 +153,7 @@ class ModelSaving:
             format = "onnx" if path.name.endswith(".onnx") else "safetensors"
         if format not in ("onnx", "safetensors"):
             raise ValueError(
-                "Models are exported as 'onnx' or 'safetensors'. Received: "
-                f"format={format!r}"
+                f"Models are exported as 'onnx' or 'safetensors'. Received: format={format!r}"
             )
         wrong = sorted(set(kwargs) - ({"opset_version"} if format == "onnx" else set()))
         if wrong or (format == "safetensors" and input_signature is not None):
