@@ -10,10 +10,10 @@ def from_onnx(filepath: str | os.PathLike[str]) -> Any:
     """A model of what an ONNX file computes, whose weights can be trained.
 
     Nodes with weights become layers: convolutions, `Dense`, normalizations, embeddings, `LSTM` and
-    `GRU`. Inputs and outputs have the axes that they have in the file, so images have their channels
-    first; inside they are last, with transposes at the edges. Constants are folded. The ops that are
-    read are listed in the documentation; weights in files beside the model are read where they lie
-    in its folder.
+    `GRU`. Inputs and outputs have the axes that they have in the file, so images have their
+    channels first; inside they are last, with transposes at the edges. Constants are folded. The
+    ops that are read are listed in the documentation; weights in files beside the model are read
+    where they lie in its folder.
 
     The file is not trusted: nothing of it is run, nothing outside of its folder is read, and sizes
     are compared with the file before memory is taken. It needs the package `onnx`.

@@ -13,16 +13,47 @@ from kerascnn.onnx_files.recording import Call
 
 # What one node of ONNX computes: the op, and its attributes from those of the call.
 _NODES: dict[str, str] = {
-    **{"add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "power": "Pow"},
-    **{"maximum": "Max", "minimum": "Min", "less": "Less", "less_equal": "LessOrEqual"},
-    **{"greater": "Greater", "greater_equal": "GreaterOrEqual", "equal": "Equal"},
-    **{"negative": "Neg", "absolute": "Abs", "sign": "Sign", "reciprocal": "Reciprocal"},
-    **{"sqrt": "Sqrt", "exp": "Exp", "log": "Log", "floor": "Floor", "ceil": "Ceil"},
-    **{"round": "Round", "sigmoid": "Sigmoid", "tanh": "Tanh", "softplus": "Softplus"},
-    **{"relu": "Relu", "sin": "Sin", "cos": "Cos", "tan": "Tan", "arcsin": "Asin"},
-    **{"arccos": "Acos", "arctan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "arcsinh": "Asinh"},
-    **{"arccosh": "Acosh", "arctanh": "Atanh", "erf": "Erf", "bitwise_and": "BitwiseAnd"},
-    **{"bitwise_or": "BitwiseOr", "bitwise_xor": "BitwiseXor"},
+    "add": "Add",
+    "subtract": "Sub",
+    "multiply": "Mul",
+    "divide": "Div",
+    "power": "Pow",
+    "maximum": "Max",
+    "minimum": "Min",
+    "less": "Less",
+    "less_equal": "LessOrEqual",
+    "greater": "Greater",
+    "greater_equal": "GreaterOrEqual",
+    "equal": "Equal",
+    "negative": "Neg",
+    "absolute": "Abs",
+    "sign": "Sign",
+    "reciprocal": "Reciprocal",
+    "sqrt": "Sqrt",
+    "exp": "Exp",
+    "log": "Log",
+    "floor": "Floor",
+    "ceil": "Ceil",
+    "round": "Round",
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "softplus": "Softplus",
+    "relu": "Relu",
+    "sin": "Sin",
+    "cos": "Cos",
+    "tan": "Tan",
+    "arcsin": "Asin",
+    "arccos": "Acos",
+    "arctan": "Atan",
+    "sinh": "Sinh",
+    "cosh": "Cosh",
+    "arcsinh": "Asinh",
+    "arccosh": "Acosh",
+    "arctanh": "Atanh",
+    "erf": "Erf",
+    "bitwise_and": "BitwiseAnd",
+    "bitwise_or": "BitwiseOr",
+    "bitwise_xor": "BitwiseXor",
 }
 _COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 _LOGIC = {"logical_and": "And", "logical_or": "Or"}
@@ -230,7 +261,7 @@ def _gelu(e: Emitter, call: Call, names: list[str]) -> str:
 
 
 def _rest(e: Emitter, call: Call, names: list[str]) -> list[str]:
-    """What a division of floating numbers leaves over, and whether its sign is not the divisor's."""
+    """What a division leaves over, and whether its sign is not the divisor's."""
     rest = e.node("Mod", names, fmod=1)
     zero = e.number(0.0, e.dtype(call.inputs[0]))
     signs = [e.node("Less", [n, zero]) for n in (rest, names[1])]

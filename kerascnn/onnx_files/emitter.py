@@ -8,6 +8,7 @@ written only where a value is wanted in a layout in which it is not known, and o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -172,7 +173,7 @@ class Emitter:
         if attributes.get("dtype") in _TYPES:
             attributes["dtype"] = dtype_here(attributes["dtype"])
         used = [i for i, v in enumerate(call.outputs) if v in self.program.users]
-        size = sum(int(np.prod(specs[i])) for i in used)
+        size = sum(math.prod(at(n, 0) for n in specs[i]) for i in used)
         if size > max(_ALWAYS_FOLDED, 2 * sum(a.size for a in arrays)):
             return False
         tensors = [_core.from_numpy(np.ascontiguousarray(a), "cpu") for a in arrays]
@@ -320,7 +321,7 @@ class Emitter:
         if len(axes) == 2 and flat.dtype == bool:
             pairs = [a.reshape([n for i, n in enumerate(a.shape) if i in axes]) for a in arrays]
             offset = int(pairs[0][0].sum()) - 1
-            if all(np.array_equal(a, np.tri(*a.shape, offset, bool)) for a in pairs):
+            if all(np.array_equal(a, np.tri(a.shape[0], a.shape[1], offset, bool)) for a in pairs):
                 return self._triangle(shape, axes, offset)
         raise self.error(
             "it takes a constant whose values depend on the size of an open axis. Give this axis "
@@ -449,9 +450,6 @@ class Emitter:
         else:
             target = self.extents(shape)
         return self.node("Reshape", [name, target], **({"allowzero": 1} if 0 in shape else {}))
-
-    def value_at(self, extent: Extent, place: int) -> int:
-        return at(extent, place)
 
 
 def _line_through(known: Extent, wanted: Size) -> tuple[int, int] | None:

@@ -66,11 +66,12 @@ def sizes(numbers: list[Any]) -> Any:
     return np.array(numbers, "int64")
 
 
-def check_size(node: Node, shape: Any, *sources: Any) -> None:
-    """Refuses a result that is larger than its sources, and large."""
-    most = max([MOST_ELEMENTS, *(2 * s.size for s in sources)])
-    if len(shape) > 32 or any(n < 0 for n in shape) or math.prod(shape) > most:
+def check_size(node: Node, shape: Any) -> None:
+    """Refuses a constant for which there is no room, given what the file has bytes for."""
+    size = math.prod(shape)
+    if len(shape) > 32 or any(n < 0 for n in shape) or size > node.importer.room:
         raise node.error(f"a constant of the shape {list(shape)[:40]} is not made.")
+    node.importer.room -= size
 
 
 @folds("Constant")
@@ -78,9 +79,9 @@ def _constant(node: Node) -> Any:
     if node.has("value"):
         return node.tensor("value")
     for name, read, dtype in (
-        ("value_int", node.int, "int64"),
+        ("value_int", node.whole, "int64"),
         ("value_ints", node.ints, "int64"),
-        ("value_float", node.float, "float32"),
+        ("value_float", node.real, "float32"),
     ):
         if node.has(name):
             return np.array(read(name), dtype)
@@ -111,20 +112,20 @@ def _identity(node: Node) -> Any:
 
 @folds("Shape")
 def _shape(node: Node) -> Any:
-    return sizes(list(node.constant(0).shape)[node.int("start", 0) : node.int("end", None)])
+    return sizes(list(node.constant(0).shape)[node.whole("start", 0) : node.whole("end", None)])
 
 
 @folds("Gather")
 def _gather(node: Node) -> Any:
     data, indices = node.constant(0), node.constant(1)
-    axis = node.axis(node.int("axis", 0), data.ndim)
+    axis = node.axis(node.whole("axis", 0), data.ndim)
     size = data.shape[axis]
     if indices.dtype.kind not in "iu" or (
         indices.size and not -size <= indices.min() <= indices.max() < size
     ):
         raise node.error(f"its places are outside of an axis of {size}.")
     shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
-    check_size(node, shape, data)
+    check_size(node, shape)
     return np.take(data, indices, axis)
 
 
@@ -151,12 +152,12 @@ def _concat(node: Node) -> Any:
     arrays = [node.constant(i) for i in range(len(node.inputs))]
     if len({a.ndim for a in arrays}) != 1 or arrays[0].ndim == 0:
         raise node.error("its inputs have different numbers of axes.")
-    axis = node.axis(node.int("axis", 0), arrays[0].ndim)
+    axis = node.axis(node.whole("axis", 0), arrays[0].ndim)
     rest = {(*a.shape[:axis], *a.shape[axis + 1 :]) for a in arrays}
     if len(rest) != 1:
         raise node.error("its inputs do not fit one another.")
     total = sum(a.size for a in arrays)
-    check_size(node, (total,), *arrays)
+    check_size(node, (total,))
     return np.concatenate(arrays, axis)
 
 
@@ -180,7 +181,7 @@ def _slice(node: Node) -> Any:
 @folds("Reshape")
 def _reshape(node: Node) -> Any:
     data, shape = node.constant(0), node.known_numbers(1)
-    if not node.int("allowzero", 0):
+    if not node.whole("allowzero", 0):
         if any(n == 0 and i >= data.ndim for i, n in enumerate(shape)):
             raise node.error(f"its shape {shape[:40]} keeps axes that are not there.")
         shape = [data.shape[i] if n == 0 else n for i, n in enumerate(shape)]
@@ -206,19 +207,19 @@ def _expand(node: Node) -> Any:
     data, shape = node.constant(0), node.numbers(1)
     if any(n is OPEN for n in shape):
         return None
-    check_size(node, shape, data)
+    check_size(node, shape)
     try:
         wide = np.broadcast_shapes(data.shape, tuple(shape))
     except ValueError:
         raise node.error(f"{data.shape} does not become {shape}.") from None
-    check_size(node, wide, data)
+    check_size(node, wide)
     return np.broadcast_to(data, wide)
 
 
 @folds("Cast")
 def _cast(node: Node) -> Any:
     data = node.constant(0)
-    dtype = dtype_of(node.int("to", 0), f"What {node.label} casts to")
+    dtype = dtype_of(node.whole("to", 0), f"What {node.label} casts to")
     if data.dtype == object or dtype == "bfloat16":
         return data if data.dtype == object and dtype in ("int64", "int32") else None
     return data.astype(dtype)
@@ -233,6 +234,7 @@ def _range(node: Node) -> Any:
     count = (last - first) / by if by else math.inf
     if not count < MOST_ELEMENTS:
         raise node.error(f"{count} numbers are not made.")
+    check_size(node, (max(math.ceil(count), 0),))
     return (np.arange(max(math.ceil(count), 0)) * by + first).astype(start.dtype)
 
 
@@ -247,7 +249,7 @@ def _two(node: Node) -> Any:
         shape = np.broadcast_shapes(a.shape, b.shape)
     except ValueError:
         raise node.error(f"{a.shape} and {b.shape} do not fit one another.") from None
-    check_size(node, shape, a, b)
+    check_size(node, shape)
     if node.op in _COMPARED:
         return _COMPARED[node.op](a, b)
     if node.op == "Div":
@@ -262,7 +264,7 @@ def _two(node: Node) -> Any:
 
 
 def _with_open(node: Node, a: Any, b: Any) -> Any:
-    """A size that is open stays so where it is multiplied by 1 or 0 is added; none else is known."""
+    """A size that is open stays so where it is multiplied by 1 or 0 is added."""
     other = b if a.dtype == object else a
     known = other.dtype != object and other.size == 1
     neutral = known and other.reshape(()).item() == (0 if node.op in ("Add", "Sub") else 1)

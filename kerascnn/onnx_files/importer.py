@@ -17,9 +17,9 @@ from kerascnn import ops
 from kerascnn.onnx_files import recording, tensors
 from kerascnn.onnx_files.emitter import first_axes, last_axes
 
-# Constants that are computed while a file is read have at most this many elements, or as many as
-# what they are computed from.
-MOST_ELEMENTS = 1 << 20
+# Constants that are computed while a file is read have together at most this many elements, and a
+# few times as many as the file has bytes for.
+MOST_ELEMENTS = 1 << 21
 
 
 class ImportedError(ValueError):
@@ -127,10 +127,10 @@ class Node:
             raise self.error(f"its attribute '{name}' is of type {found.type}, not {kind}.")
         return read(found)
 
-    def int(self, name: str, default: Any = None) -> Any:
+    def whole(self, name: str, default: Any = None) -> Any:
         return self._get(name, 2, default, lambda a: int(a.i))
 
-    def float(self, name: str, default: Any = None) -> Any:
+    def real(self, name: str, default: Any = None) -> Any:
         return self._get(name, 1, default, lambda a: float(a.f))
 
     def text(self, name: str, default: str = "") -> str:
@@ -152,7 +152,7 @@ class Node:
         """Refuses attributes with other values than these."""
         for name, value in allowed.items():
             if name in self._attributes:
-                kind = {int: self.int, float: self.float, str: self.text}[type(value)]
+                kind = {int: self.whole, float: self.real, str: self.text}[type(value)]
                 if kind(name) != value:
                     raise self.error(f"{name}={kind(name)!r} is not known, only {value!r}.")
 
@@ -216,15 +216,18 @@ class Importer:
         graph: A GraphProto.
         opset: The version of ONNX's ops.
         folder: Where external data may be.
+        size: The bytes of the file.
 
     Attributes:
+        room: How many elements of computed constants there may still be.
         values: What is known, by name: `Value`s and arrays.
         inputs: The KerasTensors of the model's inputs.
         weights: For each layer with weights, what they are set to.
     """
 
-    def __init__(self, graph: Any, opset: int, folder: Path) -> None:
+    def __init__(self, graph: Any, opset: int, folder: Path, size: int) -> None:
         self.opset = opset
+        self.room = MOST_ELEMENTS + size // 2
         self.values: dict[str, Any] = {}
         self.inputs: list[Any] = []
         self.weights: list[tuple[Any, list[Any]]] = []
@@ -250,7 +253,7 @@ class Importer:
         return name in self._initializers or isinstance(self.values.get(name), np.ndarray)
 
     def is_weight(self, name: str) -> bool:
-        """Tells whether it is a tensor of the file, and not a number that was computed from such."""
+        """Tells whether it is a tensor of the file, and not computed from such."""
         return name in self._initializers
 
     def free(self, name: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import layers, ops
+from kerascnn.onnx_files import folding
 from kerascnn.onnx_files.importer import Node, Value
 from kerascnn.onnx_files.layers import Elementwise
 
@@ -79,7 +80,7 @@ def _padded(node: Node, x: Any, pads: list[tuple[int, int]], value: float = 0.0)
 def _conv(node: Node) -> list[Any]:
     x, kernel = node.value(0), node.constant(1)
     rank = _spatial(node, x)
-    channels, groups = x.shape[1], node.int("group", 1)
+    channels, groups = x.shape[1], node.whole("group", 1)
     if (
         kernel.ndim != rank + 2
         or groups < 1
@@ -177,7 +178,7 @@ def _pool(node: Node) -> list[Any]:
     if any(max(pair) >= w for pair, w in zip(pads, window, strict=True)):
         raise node.error(f"its padding {pads} is not smaller than its window {window}.")
     counted = pads
-    if node.int("ceil_mode", 0):
+    if node.whole("ceil_mode", 0):
         pads = _rounded_up(node, x, window, strides, pads)
     name = node.importer.name(node.name)
     options: Any = {"strides": strides, "data_format": "channels_last", "name": name}
@@ -186,11 +187,9 @@ def _pool(node: Node) -> list[Any]:
         # Padding must not win: it is less than every number.
         inputs = _padded(node, x.last, pads, -math.inf)
         return [Value(last=kind(window, **options)(inputs))]
-    kind = {1: layers.AveragePooling1D, 2: layers.AveragePooling2D, 3: layers.AveragePooling3D}[
-        rank
-    ]
-    y = kind(window, **options)(_padded(node, x.last, pads))
-    inside = [(0, 0)] * rank if not node.int("count_include_pad", 0) else counted
+    means = {1: layers.AveragePooling1D, 2: layers.AveragePooling2D, 3: layers.AveragePooling3D}
+    y = means[rank](window, **options)(_padded(node, x.last, pads))
+    inside = [(0, 0)] * rank if not node.whole("count_include_pad", 0) else counted
     if inside == pads:
         return [Value(last=y)]
     return [Value(last=ops.multiply(y, _shares(node, x, window, strides, pads, inside)))]
@@ -232,8 +231,7 @@ def _shares(
         inside = np.minimum(begins + w, size + last) - np.maximum(begins, -first)
         shape = [1] * factors.ndim
         shape[axis + 1] = count
-        if factors.size * count > 1 << 22:
-            raise node.error("the image is too large.")
+        folding.check_size(node, (factors.size, count))
         factors = factors * (w / np.maximum(inside, 1)).astype("float32").reshape(shape)
     return factors
 
@@ -257,8 +255,8 @@ def _batch_norm(node: Node) -> list[Any]:
     if x.rank < 2 or any(w.shape != (x.shape[1],) for w in weights):
         raise node.error(f"its weights do not fit {x.shape[1:2]} channels.")
     layer = layers.BatchNormalization(
-        momentum=node.float("momentum", 0.9),
-        epsilon=node.float("epsilon", 1e-5),
+        momentum=node.real("momentum", 0.9),
+        epsilon=node.real("epsilon", 1e-5),
         name=node.importer.name(node.name),
     )
     if x.rank == 2:
@@ -269,7 +267,7 @@ def _batch_norm(node: Node) -> list[Any]:
 @reads("LayerNormalization")
 def _layer_norm(node: Node) -> list[Any]:
     x, scale = node.value(0), node.constant(1)
-    axis = node.axis(node.int("axis", -1), x.rank)
+    axis = node.axis(node.whole("axis", -1), x.rank)
     if any(node.importer.users.get(name) for name in node.outputs[1:]):
         raise node.error("its statistics are not known, only its result.")
     weights = [scale]
@@ -279,7 +277,7 @@ def _layer_norm(node: Node) -> list[Any]:
         raise node.error(f"its weights do not fit the axes {x.shape[axis:]}.")
     layer = layers.LayerNormalization(
         axis=list(range(axis, x.rank)),
-        epsilon=node.float("epsilon", 1e-5),
+        epsilon=node.real("epsilon", 1e-5),
         center=len(weights) == 2,
         name=node.importer.name(node.name),
     )
@@ -299,18 +297,18 @@ def _gemm(node: Node) -> list[Any]:
     x = node.value(0)
     if x.rank != 2:
         raise node.error(f"its first input has {x.rank} axes, not 2.")
-    transposed = bool(node.int("transA", 0))
-    alpha, beta = node.float("alpha", 1.0), node.float("beta", 1.0)
+    transposed = bool(node.whole("transA", 0))
+    alpha, beta = node.real("alpha", 1.0), node.real("beta", 1.0)
     b = node.input(1)
     if isinstance(b, Value):
         plain = ops.transpose(x.plain) if transposed else x.plain
-        y = ops.matmul(plain, ops.transpose(b.plain) if node.int("transB", 0) else b.plain)
+        y = ops.matmul(plain, ops.transpose(b.plain) if node.whole("transB", 0) else b.plain)
         y = y if alpha == 1.0 else ops.multiply(y, alpha)
         if node.has_input(2):
             addend = node.value(2).plain
             y = ops.add(y, addend if beta == 1.0 else ops.multiply(addend, beta))
         return [Value(plain=y)]
-    kernel = b.T if node.int("transB", 0) else b
+    kernel = b.T if node.whole("transB", 0) else b
     # A dense layer takes all rows of a tensor of more axes as they are.
     in_rows = x.rows is not None and not transposed
     plain = x.rows if in_rows else ops.transpose(x.plain) if transposed else x.plain

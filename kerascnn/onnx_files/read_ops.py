@@ -38,14 +38,37 @@ def _each(x: Value, function: Callable[[Any], Any]) -> Value:
 # Single elements ----------------------------------------------------------------------------------
 
 _UNARY: dict[str, Callable[[Any], Any]] = {
-    **{"Abs": ops.abs, "Neg": ops.negative, "Exp": ops.exp, "Log": ops.log, "Sqrt": ops.sqrt},
-    **{"Reciprocal": ops.reciprocal, "Floor": ops.floor, "Ceil": ops.ceil, "Round": ops.round},
-    **{"Sign": ops.sign, "Sigmoid": ops.sigmoid, "Tanh": ops.tanh, "Erf": ops.erf},
-    **{"Softplus": ops.softplus, "Softsign": ops.softsign, "Mish": activations.mish},
-    **{"Sin": ops.sin, "Cos": ops.cos, "Tan": ops.tan, "Asin": ops.arcsin, "Acos": ops.arccos},
-    **{"Atan": ops.arctan, "Sinh": ops.sinh, "Cosh": ops.cosh, "Asinh": ops.arcsinh},
-    **{"Acosh": ops.arccosh, "Atanh": ops.arctanh, "Not": ops.logical_not, "IsNaN": ops.isnan},
-    **{"IsInf": ops.isinf, "HardSwish": ops.hard_silu},
+    "Abs": ops.abs,
+    "Neg": ops.negative,
+    "Exp": ops.exp,
+    "Log": ops.log,
+    "Sqrt": ops.sqrt,
+    "Reciprocal": ops.reciprocal,
+    "Floor": ops.floor,
+    "Ceil": ops.ceil,
+    "Round": ops.round,
+    "Sign": ops.sign,
+    "Sigmoid": ops.sigmoid,
+    "Tanh": ops.tanh,
+    "Erf": ops.erf,
+    "Softplus": ops.softplus,
+    "Softsign": ops.softsign,
+    "Mish": activations.mish,
+    "Sin": ops.sin,
+    "Cos": ops.cos,
+    "Tan": ops.tan,
+    "Asin": ops.arcsin,
+    "Acos": ops.arccos,
+    "Atan": ops.arctan,
+    "Sinh": ops.sinh,
+    "Cosh": ops.cosh,
+    "Asinh": ops.arcsinh,
+    "Acosh": ops.arccosh,
+    "Atanh": ops.arctanh,
+    "Not": ops.logical_not,
+    "IsNaN": ops.isnan,
+    "IsInf": ops.isinf,
+    "HardSwish": ops.hard_silu,
 }
 
 
@@ -62,8 +85,8 @@ def _activation(node: Node) -> list[Any]:
 
 def _activation_of(node: Node) -> Callable[[Any], Any]:
     name = node.importer.name(node.name)
-    alpha = node.float("alpha", {"LeakyRelu": 0.01, "HardSigmoid": 0.2}.get(node.op, 1.0))
-    beta = node.float("beta", 0.5)
+    alpha = node.real("alpha", {"LeakyRelu": 0.01, "HardSigmoid": 0.2}.get(node.op, 1.0))
+    beta = node.real("beta", 0.5)
     approximate = node.text("approximate", "none") == "tanh"
     known: dict[str, Callable[[], Callable[[Any], Any]]] = {
         "Relu": lambda: layers.ReLU(name=name),
@@ -76,17 +99,27 @@ def _activation_of(node: Node) -> Callable[[Any], Any]:
         "Selu": lambda: ops.selu,
     }
     if node.op == "Selu" and (node.has("alpha") or node.has("gamma")):
-        usual = abs(alpha - 1.6732632) < 1e-4 and abs(node.float("gamma", 1.0507) - 1.0507) < 1e-4
+        usual = abs(alpha - 1.6732632) < 1e-4 and abs(node.real("gamma", 1.0507) - 1.0507) < 1e-4
         if not usual:
             raise node.error("other factors than the usual ones are not known.")
     return known[node.op]()
 
 
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    **{"Add": ops.add, "Sub": ops.subtract, "Mul": ops.multiply, "Pow": ops.power},
-    **{"Max": ops.maximum, "Min": ops.minimum, "Equal": ops.equal, "Less": ops.less},
-    **{"LessOrEqual": ops.less_equal, "Greater": ops.greater, "GreaterOrEqual": ops.greater_equal},
-    **{"And": ops.logical_and, "Or": ops.logical_or, "Xor": ops.logical_xor},
+    "Add": ops.add,
+    "Sub": ops.subtract,
+    "Mul": ops.multiply,
+    "Pow": ops.power,
+    "Max": ops.maximum,
+    "Min": ops.minimum,
+    "Equal": ops.equal,
+    "Less": ops.less,
+    "LessOrEqual": ops.less_equal,
+    "Greater": ops.greater,
+    "GreaterOrEqual": ops.greater_equal,
+    "And": ops.logical_and,
+    "Or": ops.logical_or,
+    "Xor": ops.logical_xor,
     "Mod": ops.mod,
 }
 _WITH_WEIGHT = ("Add", "Sub", "Mul", "Div", "Pow", "Max", "Min")
@@ -150,7 +183,7 @@ def _binary(node: Node) -> list[Any]:
 
 
 def _combined(node: Node, a: Any, b: Any, dtype: str) -> Any:
-    if node.op == "Mod" and node.int("fmod", 0):
+    if node.op == "Mod" and node.whole("fmod", 0):
         raise node.error("fmod=1 is not known.")
     if node.op == "Div":
         if dtype.startswith(("int", "uint")):
@@ -199,7 +232,7 @@ def _clip(node: Node) -> list[Any]:
 @reads("Cast")
 def _cast(node: Node) -> list[Any]:
     x = node.value(0)
-    dtype = dtype_of(node.int("to", 0), f"What {node.label} casts to")
+    dtype = dtype_of(node.whole("to", 0), f"What {node.label} casts to")
     return [_each(x, lambda each: ops.cast(each, dtype))]
 
 
@@ -215,7 +248,7 @@ def _identity(node: Node) -> list[Any]:
 def _shape(node: Node) -> list[Any]:
     x = node.value(0)
     sizes: list[Any] = [OPEN if n is None else n for n in x.shape]
-    begin, end = node.int("start", 0), node.int("end", None)
+    begin, end = node.whole("start", 0), node.whole("end", None)
     return [folding.sizes(sizes[begin:end])]
 
 
@@ -226,7 +259,7 @@ def _reshape(node: Node) -> list[Any]:
     if len(target) > 32:
         raise node.error(f"its shape has {len(target)} axes.")
     for axis, n in enumerate(target):
-        if n == 0 and not node.int("allowzero", 0):
+        if n == 0 and not node.whole("allowzero", 0):
             if axis >= x.rank:
                 raise node.error(f"its shape {target} keeps axis {axis} of {x.shape}.")
             target[axis] = OPEN if x.shape[axis] is None else x.shape[axis]
@@ -239,9 +272,10 @@ def _reshape(node: Node) -> list[Any]:
         if x.shape[:1] != (None,) or target[0] is not OPEN or len(rest) != 1:
             raise node.error(f"its shape {target} has several open sizes.")
         return [_reshaped(node, x, [n if n is not OPEN else -1 for n in target[1:]])]
-    if target and unknown == [0] and x.shape[:1] == (None,) and None not in x.shape[1:]:
-        if math.prod(target[1:]) == math.prod(x.shape[1:]):  # type: ignore[arg-type]
-            return [_reshaped(node, x, target[1:])]
+    sample = x.shape[1:]
+    per_sample = target and unknown == [0] and x.shape[:1] == (None,) and None not in sample
+    if per_sample and math.prod(target[1:]) == math.prod(sample):  # type: ignore[arg-type]
+        return [_reshaped(node, x, target[1:])]
     if any(n is not OPEN and n < -1 for n in target):
         raise node.error(f"its shape {target} is none.")
     if x.rows is not None and _is_shape(target, x.rows.shape):
@@ -273,7 +307,7 @@ def _reshaped(node: Node, x: Value, sample: list[int]) -> Value:
 @reads("Flatten")
 def _flatten(node: Node) -> list[Any]:
     x = node.value(0)
-    if node.axis(node.int("axis", 1), x.rank + 1) != 1:
+    if node.axis(node.whole("axis", 1), x.rank + 1) != 1:
         raise node.error("another axis than 1 is not known.")
     if x.rank < 2 or None in x.shape[1:]:
         raise node.error(f"its input has the shape {x.shape}.")
@@ -314,7 +348,7 @@ def _transpose(node: Node) -> list[Any]:
     return [Value(plain=ops.transpose(x.plain, order))]
 
 
-def _in_last(axis: int, rank: int) -> int:
+def in_last(axis: int, rank: int) -> int:
     return 0 if axis == 0 else rank - 1 if axis == 1 else axis - 1
 
 
@@ -324,19 +358,19 @@ def _concat(node: Node) -> list[Any]:
     if not values:
         raise node.error("it has no inputs.")
     rank = values[0].rank
-    axis = node.axis(node.int("axis", 0), rank)
+    axis = node.axis(node.whole("axis", 0), rank)
     if len(values) == 1:
         return values
     last = rank > 2 and sum(v.only_last for v in values) * 2 > len(values)
     if last:
-        return [Value(last=ops.concatenate([v.last for v in values], _in_last(axis, rank)))]
+        return [Value(last=ops.concatenate([v.last for v in values], in_last(axis, rank)))]
     return [Value(plain=ops.concatenate([v.plain for v in values], axis))]
 
 
 @reads("Split")
 def _split(node: Node) -> list[Any]:
     x = node.value(0)
-    axis = node.axis(node.int("axis", 0), x.rank)
+    axis = node.axis(node.whole("axis", 0), x.rank)
     size, count = x.shape[axis], len(node.outputs)
     if not count:
         raise node.error("it has no outputs.")
@@ -354,7 +388,7 @@ def _split(node: Node) -> list[Any]:
     ):
         raise node.error(f"parts of {sizes[:40]} do not fit {size}.")
     results, begin = [], 0
-    place = _in_last(axis, x.rank) if x.only_last else axis
+    place = in_last(axis, x.rank) if x.only_last else axis
     for n in sizes:
         index = [slice(None)] * x.rank
         index[place] = slice(begin, begin + n)
@@ -374,7 +408,7 @@ def _slice(node: Node) -> list[Any]:
         raise node.error("its starts, ends, axes and steps do not fit one another.")
     index: list[Any] = [slice(None)] * x.rank
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        place = _in_last(axis, x.rank) if x.only_last else axis
+        place = in_last(axis, x.rank) if x.only_last else axis
         size = x.shape[axis]
         begin: int | None = start if _MINUS < start < _END else None
         stop: int | None = end if _MINUS < end < _END else None
@@ -388,14 +422,13 @@ def _slice(node: Node) -> list[Any]:
 def _gather(node: Node) -> list[Any]:
     data, indices = node.input(0), node.input(1)
     if isinstance(data, np.ndarray) and isinstance(indices, Value):
-        axis = node.axis(node.int("axis", 0), data.ndim)
-        name = node.inputs[0]
-        if axis == 0 and data.ndim == 2 and data.dtype.kind == "f" and 0 not in data.shape:
-            if node.importer.is_weight(name):
-                layer = layers.Embedding(*data.shape, name=node.importer.name(node.name))
-                return [Value(plain=node.importer.add(node, layer, indices.plain, [data]))]
+        axis = node.axis(node.whole("axis", 0), data.ndim)
+        is_table = axis == 0 and data.ndim == 2 and data.dtype.kind == "f" and 0 not in data.shape
+        if is_table and node.importer.is_weight(node.inputs[0]):
+            layer = layers.Embedding(*data.shape, name=node.importer.name(node.name))
+            return [Value(plain=node.importer.add(node, layer, indices.plain, [data]))]
     x = node.value(0)
-    axis = node.axis(node.int("axis", 0), x.rank)
+    axis = node.axis(node.whole("axis", 0), x.rank)
     if isinstance(indices, Value):
         return [Value(plain=ops.take(x.plain, indices.plain, axis))]
     if indices.dtype.kind not in "iu" or indices.size > folding.MOST_ELEMENTS:
@@ -426,10 +459,11 @@ def _expand(node: Node) -> list[Any]:
         return [given if rank == len(target) else Value(plain=_widened(given.plain, len(target)))]
     x = _widened(given.plain, len(target))
     if not open_axes and None not in own:
-        sizes = [max(a, n) for a, n in zip(own, target, strict=True)]  # type: ignore[type-var]
+        sizes = [max(a, n) for a, n in zip(own, target, strict=True)]
         return [Value(plain=ops.broadcast_to(x, sizes))]
     # Adding nothing of the wanted shape leaves the batch open.
     sizes = [1, *(n if a is None else max(a, n) for a, n in zip(own[1:], target[1:], strict=True))]
+    folding.check_size(node, sizes)
     x = _added(x, np.zeros(sizes, given.dtype))
     if open_axes and own[0] == 1:
         x = _added(x, node.importer.nothing(node, len(target), given.dtype))
@@ -443,7 +477,7 @@ def _added(x: Any, y: Any) -> Any:
 def spread_over_batch(node: Node, array: Any, target: list[Any]) -> Value:
     """A constant, the same for all samples of an open batch; a tensor of the file is a weight."""
     sizes = [1, *(max(a, n) for a, n in zip(array.shape[1:], target[1:], strict=True))]
-    folding.check_size(node, sizes, array)
+    folding.check_size(node, sizes)
     dtype, rank = array.dtype.name, len(target)
     x = _added(node.importer.nothing(node, rank, dtype), np.zeros(sizes, dtype))
     if not array.any():
@@ -483,7 +517,7 @@ def _pad(node: Node) -> list[Any]:
         value = array.reshape(()).item()
     widths = [(0, 0)] * x.rank
     for axis, before, after in zip(axes, numbers, numbers[len(axes) :], strict=False):
-        widths[_in_last(axis, x.rank) if x.only_last else axis] = (before, after)
+        widths[in_last(axis, x.rank) if x.only_last else axis] = (before, after)
     options = {"constant_values": value} if mode == "constant" else {}
     return [put(x, ops.pad(_taken(x), widths, mode=modes[mode], **options))]
 
@@ -491,8 +525,12 @@ def _pad(node: Node) -> list[Any]:
 # Reductions ---------------------------------------------------------------------------------------
 
 _REDUCTIONS: dict[str, Callable[..., Any]] = {
-    **{"ReduceMean": ops.mean, "ReduceSum": ops.sum, "ReduceMax": ops.max, "ReduceMin": ops.min},
-    **{"ReduceProd": ops.prod, "ReduceLogSumExp": ops.logsumexp},
+    "ReduceMean": ops.mean,
+    "ReduceSum": ops.sum,
+    "ReduceMax": ops.max,
+    "ReduceMin": ops.min,
+    "ReduceProd": ops.prod,
+    "ReduceLogSumExp": ops.logsumexp,
     "ReduceL2": lambda x, axis, keepdims: ops.sqrt(ops.sum(ops.square(x), axis, keepdims=keepdims)),
     "ReduceL1": lambda x, axis, keepdims: ops.sum(ops.abs(x), axis, keepdims=keepdims),
     "ReduceSumSquare": lambda x, axis, keepdims: ops.sum(ops.square(x), axis, keepdims=keepdims),
@@ -504,14 +542,14 @@ def _reduce(node: Node) -> list[Any]:
     x = node.value(0)
     axes = _listed_axes(node, 1)
     if not axes:
-        if node.int("noop_with_empty_axes", 0):
+        if node.whole("noop_with_empty_axes", 0):
             return [x]
         axes = list(range(x.rank))
-    axes, keepdims = sorted(node.axes(axes, x.rank)), bool(node.int("keepdims", 1))
+    axes, keepdims = sorted(node.axes(axes, x.rank)), bool(node.whole("keepdims", 1))
     reduce = _REDUCTIONS[node.op]
     if not x.only_last:
         return [Value(plain=reduce(x.plain, axis=axes, keepdims=keepdims))]
-    moved = [_in_last(axis, x.rank) for axis in axes]
+    moved = [in_last(axis, x.rank) for axis in axes]
     result = reduce(x.last, axis=moved, keepdims=keepdims)
     kept = [axis for axis in range(x.rank) if axis not in axes]
     if keepdims or (len(kept) > 2 and kept[:2] == [0, 1]):
@@ -525,65 +563,16 @@ def _reduce(node: Node) -> list[Any]:
 def _arg(node: Node) -> list[Any]:
     x = node.value(0)
     node.only(select_last_index=0)
-    axis = node.axis(node.int("axis", 0), x.rank)
+    axis = node.axis(node.whole("axis", 0), x.rank)
     find = ops.argmax if node.op == "ArgMax" else ops.argmin
-    found = find(x.plain, axis=axis, keepdims=bool(node.int("keepdims", 1)))
+    found = find(x.plain, axis=axis, keepdims=bool(node.whole("keepdims", 1)))
     return [Value(plain=ops.cast(found, "int64"))]
 
 
 @reads("Softmax", "LogSoftmax")
 def _softmax(node: Node) -> list[Any]:
     x = node.value(0)
-    axis = node.axis(node.int("axis", -1), x.rank)
-    axis = _in_last(axis, x.rank) if x.only_last else axis
+    axis = node.axis(node.whole("axis", -1), x.rank)
+    axis = in_last(axis, x.rank) if x.only_last else axis
     apply = ops.softmax if node.op == "Softmax" else ops.log_softmax
     return [put(x, apply(_taken(x), axis=axis))]
-
-
-# Images -------------------------------------------------------------------------------------------
-
-
-@reads("Resize")
-def _resize(node: Node) -> list[Any]:
-    """Whole factors by repetition, and others by interpolation about the middles of pixels."""
-    x = node.value(0)
-    if x.rank != 4 or None in x.shape[2:]:
-        raise node.error("only images of a known size are resized.")
-    if node.has_input(3):
-        sizes = node.known_numbers(3)
-    else:
-        scales = node.constant(2)
-        if scales.shape != (4,) or scales.dtype.kind != "f" or not np.isfinite(scales).all():
-            raise node.error("its scales do not fit (batch, channels, height, width).")
-        sizes = [1, 1, *(math.floor(n * s) for n, s in zip(x.shape[2:], scales[2:], strict=True))]  # type: ignore[operator]
-    if len(sizes) != 4 or any(not 0 < n < 1 << 16 for n in sizes[2:]):
-        raise node.error(f"the size {sizes[:40]} is none.")
-    factors = [a / b for a, b in zip(sizes[2:], x.shape[2:], strict=True)]  # type: ignore[operator]
-    mode = node.text("mode", "nearest")
-    place = node.text("coordinate_transformation_mode", "half_pixel")
-    name = node.importer.name(node.name)
-    if mode == "nearest" and all(f == int(f) for f in factors):
-        layer = layers.UpSampling2D(
-            [int(f) for f in factors], data_format="channels_last", name=name
-        )
-        return [Value(last=layer(x.last))]
-    if mode == "linear" and place in ("half_pixel", "pytorch_half_pixel") and min(factors) >= 1:
-        layer = layers.Resizing(
-            *sizes[2:], interpolation="bilinear", data_format="channels_last", name=name
-        )
-        return [Value(last=layer(x.last))]
-    raise node.error(f"mode={mode!r} by {factors} with {place!r} is not known.")
-
-
-@reads("DepthToSpace")
-def _depth_to_space(node: Node) -> list[Any]:
-    x, block = node.value(0), node.int("blocksize", 1)
-    if x.rank != 4 or None in x.shape[1:] or not 0 < block < 1 << 12 or x.shape[1] % block**2:  # type: ignore[operator]
-        raise node.error(f"blocks of {block} do not fit {x.shape}.")
-    c, h, w = (int(n) for n in x.shape[1:])  # type: ignore[arg-type]
-    few = c // block**2
-    if node.text("mode", "DCR") == "DCR":
-        y = ops.transpose(ops.reshape(x.plain, (-1, block, block, few, h, w)), (0, 3, 4, 1, 5, 2))
-    else:
-        y = ops.transpose(ops.reshape(x.plain, (-1, few, block, block, h, w)), (0, 1, 4, 2, 5, 3))
-    return [Value(plain=ops.reshape(y, (-1, few, h * block, w * block)))]

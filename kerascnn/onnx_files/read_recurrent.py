@@ -23,7 +23,7 @@ def _by_gates(array: Any, gates: tuple[int, ...]) -> Any:
 
 @reads("LSTM", "GRU")
 def _recurrent(node: Node) -> list[Any]:
-    x, units, gates = node.value(0), node.int("hidden_size", 0), _GATES[node.op]
+    x, units, gates = node.value(0), node.whole("hidden_size", 0), _GATES[node.op]
     direction = node.text("direction", "forward")
     two = direction == "bidirectional"
     kernel, recurrent = node.constant(1), node.constant(2)
@@ -85,9 +85,8 @@ def _refuse(node: Node) -> None:
         if node.has(name) and (name != "activations" or node.texts(name) not in (usual, usual * 2)):
             raise node.error(f"the attribute '{name}' is not known.")
     node.only(layout=0, input_forget=0)
-    if node.op == "GRU":
-        if node.int("linear_before_reset", 0) != 1:
-            raise node.error("linear_before_reset=0 is not known.")
+    if node.op == "GRU" and node.whole("linear_before_reset", 0) != 1:
+        raise node.error("linear_before_reset=0 is not known.")
     for place in (4, 7):
         if node.has_input(place):
             raise node.error(f"its input {place} (lengths or peepholes) is not known.")

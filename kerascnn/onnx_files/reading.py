@@ -10,7 +10,7 @@ import numpy as np
 
 from kerascnn.layers import Input
 from kerascnn.models.functional import Functional
-from kerascnn.onnx_files import folding, read_ops, read_recurrent, tensors  # noqa: F401
+from kerascnn.onnx_files import folding, read_images, read_ops, read_recurrent, tensors  # noqa: F401
 from kerascnn.onnx_files.importer import ImportedError, Importer, Node, Value
 from kerascnn.onnx_files.read_layers import READERS
 from kerascnn.symbolic.operation import node_of
@@ -29,7 +29,7 @@ def read(path: str | os.PathLike[str]) -> Any:
     path = Path(path)
     proto = tensors.load(path)
     try:
-        return _to_model(proto, path.parent)
+        return _to_model(proto, path.parent, path.stat().st_size)
     except (ImportedError, MemoryError, RecursionError):
         raise
     except (ValueError, TypeError) as error:
@@ -47,11 +47,11 @@ def _opset(proto: Any) -> int:
     return int(version)
 
 
-def _to_model(proto: Any, folder: Path) -> Any:
+def _to_model(proto: Any, folder: Path, size: int) -> Any:
     graph = proto.graph
     if len(graph.node) > _MOST_NODES:
         raise ImportedError(f"The graph has {len(graph.node)} nodes, more than {_MOST_NODES}.")
-    importer = Importer(graph, _opset(proto), folder)
+    importer = Importer(graph, _opset(proto), folder, size)
     _check_ops(proto)
     initializers = {tensor.name for tensor in graph.initializer}
     inputs = importer.inputs
@@ -81,7 +81,7 @@ def _alone(values: list[Any]) -> Any:
 
 def _check_ops(proto: Any) -> None:
     """Raises ImportedError that names all ops of a graph that are not known."""
-    unknown = {}
+    unknown: dict[str, str] = {}
     for node in proto.graph.node:
         known = node.op_type in READERS or node.op_type in folding.FOLDERS
         if node.domain not in ("", "ai.onnx") or not known:
@@ -90,7 +90,8 @@ def _check_ops(proto: Any) -> None:
     if unknown:
         listed = ", ".join(f"{op} (node '{name}')" for op, name in list(unknown.items())[:20])
         raise ImportedError(
-            f"The graph has ops that are not read: {listed}. Known are {', '.join(supported_ops())}."
+            f"The graph has ops that are not read: {listed}. "
+            f"Known are {', '.join(supported_ops())}."
         )
 
 

@@ -18,11 +18,9 @@ from kerascnn.onnx_files.sizes import (
     BATCHES,
     LENGTHS,
     Axes,
-    Extent,
     Shape,
     Size,
     UnknownSize,
-    at,
     merged,
 )
 
@@ -122,16 +120,13 @@ class Program:
         return self._graphs[0].value(value).dtype
 
     def origin(self, value: int) -> tuple[str, Any]:
-        """("input", None), ("result", None), ("variable", it) or ("constant", one per recording)."""
+        """What a value is: an input, a result, a variable or, for each recording, a constant."""
         kind, first = self._graphs[0].origin(self._graphs[0].value(value))
         if value in self._states or kind == "input":
             return "input", None
         if kind == "constant":
             return kind, [graph.origin(graph.value(value))[1] for graph in self._graphs]
         return ("variable", first) if kind == "state" else ("result", None)
-
-    def extent(self, place: int, extent: Extent) -> int:
-        return at(extent, place)
 
 
 class Recording(NamedTuple):

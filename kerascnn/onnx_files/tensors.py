@@ -140,7 +140,7 @@ def _external(tensor: Any, wanted: int, folder: Path | None, what: str) -> bytes
         raise ValueError(f"{what}: the place in its external data is no number.") from None
     if length != wanted or offset < 0:
         raise ValueError(
-            f"{what} takes {wanted} bytes; its external data is said to be {length} from {offset} on."
+            f"{what} takes {wanted} bytes; its external data is said to be {length} from {offset}."
         )
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
@@ -167,8 +167,8 @@ def _inside(folder: Path, name: str, what: str) -> Path:
     wrong = windows.is_absolute() or windows.drive or "\\" in name or "\0" in name
     if wrong or not parts or name.startswith("/") or any(p in ("..", ".") for p in parts):
         raise ValueError(
-            f"{what} has its data in {name[:200]!r}, which does not lie in the folder of the model. "
-            "Nothing is read from elsewhere."
+            f"{what} has its data in {name[:200]!r}, which does not lie in the folder of the "
+            "model. Nothing is read from elsewhere."
         )
     path = folder
     for part in parts:

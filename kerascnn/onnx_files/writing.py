@@ -20,6 +20,7 @@ from kerascnn.onnx_files.emitter import Emitter, File
 from kerascnn.onnx_files.needed import require_onnx
 from kerascnn.onnx_files.recording import ExportError, Input, Recording, record, unique
 from kerascnn.onnx_files.sizes import Shape, Size
+from kerascnn.saving.atomic import replacing
 
 OPSETS = (18, 23)  # what is known of: the first and the last one
 _DEFAULT_OPSET = 18
@@ -202,19 +203,35 @@ def _sizes(shape: Shape) -> list[int | str | None]:
 
 
 def _write(proto: Any, path: Path) -> None:
+    """Writes the file; one that is there is replaced at the end."""
     import onnx
 
     if proto.ByteSize() <= _LARGEST:
         onnx.checker.check_model(proto)
-        path.write_bytes(proto.SerializeToString())
-        return
-    onnx.save_model(
-        proto,
-        str(path),
-        save_as_external_data=True,
-        location=f"{path.name}.data",
-        size_threshold=1024,
-    )
+    else:  # the checker reads files, which have an end too
+        location = f"{path.name}.data"
+        onnx.external_data_helper.convert_model_to_external_data(
+            proto, location=location, size_threshold=1024
+        )
+        with replacing(path.with_name(location)) as beside:
+            _write_data(proto, beside)
+    with replacing(path) as target:
+        target.write_bytes(proto.SerializeToString())
+
+
+def _write_data(proto: Any, path: Path) -> None:
+    """Moves the bytes of the larger tensors to a file, where they begin at multiples of 4096."""
+    with open(path, "wb") as file:
+        for tensor in proto.graph.initializer:
+            if tensor.data_location != tensor.EXTERNAL:
+                continue
+            file.seek(-(-file.tell() // 4096) * 4096)
+            places = {"offset": file.tell(), "length": len(tensor.raw_data)}
+            file.write(tensor.raw_data)
+            tensor.ClearField("raw_data")
+            for key, value in places.items():
+                entry = tensor.external_data.add()
+                entry.key, entry.value = key, str(value)
 
 
 __all__ = ["ExportError", "export"]

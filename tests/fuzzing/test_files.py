@@ -13,7 +13,10 @@ from . import batches, file_targets
 
 # How many of 100,000 mutations a target gets with `--thorough`; models have the most to mutate.
 _SHARES = {
-    **{"keras": 30_000, "h5_model": 10_000, "exported": 10_000, "configuration": 10_000},
+    "keras": 30_000,
+    "h5_model": 10_000,
+    "exported": 10_000,
+    "configuration": 10_000,
     "onnx": 20_000,
 }
 _NEEDED = {"images": "PIL", "onnx": "onnx"}

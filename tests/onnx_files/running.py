@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import onnx
 import onnxruntime
-from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented  # noqa: A004, F401
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented  # noqa: F401
 
 onnxruntime.set_default_logger_severity(3)
 

@@ -1,10 +1,9 @@
 """The architectures for images as ONNX files: ONNX Runtime computes the same, and what is read."""
 
 import numpy as np
-import pytest
+from applications.networks import ALL, distance, here, images, prepared, randomize, small_image
 
 import kerascnn
-from applications.networks import ALL, distance, here, images, prepared, randomize, small_image
 
 from .running import ops_in, run
 

@@ -1,6 +1,8 @@
 """Each op of the core has an emitter or a reason; onnxruntime computes what the core computes."""
 
 import pytest
+from ops import harness
+from ops.cases import CASES, OF_PASSES
 
 from kerascnn import _core
 from kerascnn.onnx_files import writing
@@ -8,8 +10,6 @@ from kerascnn.onnx_files.emitter import EMITTERS, REFUSED
 from kerascnn.onnx_files.recording import ExportError, Input, Program, Recording
 from kerascnn.onnx_files.sizes import Axes
 
-from ops import harness
-from ops.cases import CASES, OF_PASSES
 from .running import NotImplemented, run
 
 # Only passes make these; they are no part of what is recorded.

@@ -126,7 +126,7 @@ def test_loops_and_choices(tmp_path):
                 ops.cast(ops.sum(x), "int32"), [lambda v: v, lambda v: v + 1, lambda v: v * 7], x
             )
             turned = ops.fori_loop(0, 5, lambda i, v: v * 0.5 + ops.cast(i, "float32"), x)
-            last, rows = ops.scan(lambda c, r: (c + r, c * 2), ops.zeros(4), ops.ones((3, 4)))
+            last, _ = ops.scan(lambda c, r: (c + r, c * 2), ops.zeros(4), ops.ones((3, 4)))
             return grown + chosen + turned + ops.cond(ops.max(x) > 0, lambda: x, lambda: -x) + last
 
     x = keras.Input((4,))
@@ -195,6 +195,17 @@ def test_a_signature_gives_sizes_and_names(tmp_path):
     assert [d.dim_value for d in sizes] == [3, 4]
 
 
+def test_weights_beside_a_file_that_would_be_too_large(tmp_path, monkeypatch):
+    monkeypatch.setattr("kerascnn.onnx_files.writing._LARGEST", 1000)
+    model = keras.Sequential([keras.Input((30,)), layers.Dense(40), layers.Dense(20)])
+    assert exported(model, tmp_path, floats(2, 30)) < 1e-5
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx", "model.onnx.data"]
+    assert (tmp_path / "model.onnx").stat().st_size < 2000
+    again = keras.models.from_onnx(tmp_path / "model.onnx")
+    x = floats(2, 30)
+    assert difference(again.predict(x, verbose=0), model.predict(x, verbose=0)) < 1e-6
+
+
 @pytest.mark.parametrize("opset", [18, 21, 23])
 def test_opsets(opset, tmp_path):
     model = keras.Sequential(
@@ -204,7 +215,7 @@ def test_opsets(opset, tmp_path):
     assert onnx.load(tmp_path / "model.onnx").opset_import[0].version == opset
 
 
-# What is refused -----------------------------------------------------------------------------------
+# What is refused ----------------------------------------------------------------------------------
 
 
 def refused(model, tmp_path, match, **options):

@@ -4,9 +4,9 @@ import re
 from random import Random
 
 import pytest
+from fuzzing import random_models
 
 import kerascnn
-from fuzzing import random_models
 
 from .running import difference, run
 

@@ -300,7 +300,7 @@ def test_resnet50_of_torchvision(keeps_norms, tmp_path, request):
     check_training(model, x, 1000)
 
 
-# What is refused -----------------------------------------------------------------------------------
+# What is refused ----------------------------------------------------------------------------------
 
 
 def refused(path, match):
@@ -398,6 +398,12 @@ def test_external_data_behind_links_or_of_another_size(tmp_path):
     refused(one_weight(tmp_path / "x.onnx", lambda t: outside(t, "none.bin")), "can't be read")
 
 
+def test_a_value_is_not_made_larger_by_constants_that_fill_memory(tmp_path):
+    node = helper.make_node("Expand", ["x", "s"], ["y"])
+    path = write(tmp_path / "x.onnx", [node], {"s": ints(1, 1 << 40, 3)}, ("n", 1, 3))
+    refused(path, "is not made")
+
+
 @pytest.mark.parametrize("op", ["ConstantOfShape", "Expand", "Range"])
 def test_constants_that_the_file_does_not_hold(op, tmp_path):
     """Sizes that would fill the memory are refused before it is taken."""
@@ -412,6 +418,13 @@ def test_constants_that_the_file_does_not_hold(op, tmp_path):
     }
     nodes = [helper.make_node(op, inputs, ["z"]), helper.make_node("Add", ["x", "z"], ["y"])]
     refused(write(tmp_path / "x.onnx", nodes, constants), "not made|known for constants")
+
+
+def test_many_constants_that_the_file_does_not_hold(tmp_path):
+    """Each of them would be small enough."""
+    nodes = [helper.make_node("ConstantOfShape", ["s"], [f"z{i}"]) for i in range(50)]
+    nodes.append(helper.make_node("Add", ["x", "x"], ["y"]))
+    refused(write(tmp_path / "x.onnx", nodes, {"s": ints(400_000)}), "is not made")
 
 
 def test_a_missing_package_is_said(tmp_path, monkeypatch):
