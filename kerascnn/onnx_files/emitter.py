@@ -18,6 +18,7 @@ from kerascnn import _core
 from kerascnn.onnx_files import recording
 from kerascnn.onnx_files.recording import Call, ExportError, Program
 from kerascnn.onnx_files.sizes import Extent, Shape, Size, UnknownSize, at, merged
+from kerascnn.ops import dispatch
 
 PLAIN, FIRST = "channels last", "channels first"  # the layout of the core, and that of ONNX
 
@@ -177,7 +178,7 @@ class Emitter:
         if size > max(_ALWAYS_FOLDED, 2 * sum(a.size for a in arrays)):
             return False
         tensors = [_core.from_numpy(np.ascontiguousarray(a), "cpu") for a in arrays]
-        results = _core.apply(call.op, tensors, attributes)
+        results = dispatch.run(call.op, tensors, attributes)
         for i in used:
             self._arrays[call.outputs[i]] = results[i].numpy()
         return True
