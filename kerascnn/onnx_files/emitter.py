@@ -151,7 +151,8 @@ class Emitter:
 
     def error(self, reason: str) -> ExportError:
         """The error for the call that is being written."""
-        assert self._call is not None
+        if self._call is None:
+            return ExportError(f"An output of the model can't be exported: {reason}")
         layer = f"layer '{self._call.layer}'" if self._call.layer else "the model"
         return ExportError(f"The op '{self._call.op}' of {layer} can't be exported: {reason}")
 

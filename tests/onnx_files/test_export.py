@@ -254,6 +254,10 @@ def test_what_depends_on_an_open_size(tmp_path):
     table = np.random.default_rng(0).normal(size=(300, 2)).astype("float32")
     model = keras.Model(x, Function(lambda v: v + table[: v.shape[1]], name="odd")(x))
     refused(model, tmp_path, "values depend on the size of an open axis")
+    given = keras.Model(
+        x, [x * 2.0, Function(lambda v: ops.convert_to_tensor(table[: v.shape[1]]))(x)]
+    )
+    refused(given, tmp_path, "An output of the model can't be exported: it takes a constant")
     fixed = [keras.InputSpec(shape=(None, 5, 2))]
     assert exported(model, tmp_path, floats(2, 5, 2), input_signature=fixed) < 1e-5
 
