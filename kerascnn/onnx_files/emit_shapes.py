@@ -8,7 +8,7 @@ import numpy as np
 
 from kerascnn.onnx_files.emitter import FIRST, PLAIN, Emitter, emits, first_axes, last_axes
 from kerascnn.onnx_files.recording import Call
-from kerascnn.onnx_files.sizes import Extent, Shape, Size, minus, plus
+from kerascnn.onnx_files.sizes import Extent, Shape, Size, minus, plus, times
 
 _END = np.iinfo("int64").max
 
@@ -111,15 +111,12 @@ class _Sliced:
                 raise e.error("its steps depend on the size of an open axis.")
             self.axes.append(axis)
             self.steps.append(step)
-            last: Extent = 0
-            for _ in range(abs(step)):
-                last = plus(last, size) if step > 0 else minus(last, size)
-            end: Extent = plus(start, last)
+            end = plus(start, times(size, step))
             if step < 0 and start == minus(n, 1):
                 start = _END  # the last one, however many there are
             if step < 0 and (isinstance(end, Size) or end < 0):
                 whole = isinstance(size, Size) or size >= 0
-                end = -_END if whole and _reaches_begin(shape[axis], call, axis) else end
+                end = -_END if whole and _reaches_begin(call, axis) else end
             starts.append(start)
             ends.append(end)
         self.starts, self.ends = tuple(starts), tuple(ends)
@@ -128,13 +125,11 @@ class _Sliced:
         return [e.extents(self.starts), e.extents(self.ends), e.ints(axes), e.ints(self.steps)]
 
 
-def _reaches_begin(_: Extent, call: Call, axis: int) -> bool:
+def _reaches_begin(call: Call, axis: int) -> bool:
     """Tells whether a slice with a negative step ends with the first elements of its axis."""
     start, size = call.attributes["starts"][axis], call.attributes["sizes"][axis]
     step = call.attributes["strides"][axis]
-    last = start
-    for _ in range(-step):
-        last = minus(last, minus(size, 1))
+    last = plus(start, times(minus(size, 1), step))
     return not isinstance(last, Size) and last < -step
 
 
@@ -193,9 +188,7 @@ def _with_gaps(
     pads = [0] * (2 * rank + 2)
     pads[rank + 1 + axis + 1] = step - 1
     wide = e.node("Pad", [wide, e.ints(pads)])
-    longer: Extent = 0
-    for _ in range(step):
-        longer = plus(longer, sizes[axis])
+    longer = times(sizes[axis], step)
     long = [*sizes[:axis], longer, *sizes[axis + 1 :]]
     name = e.reshaped(wide, tuple(long))
     cut: Extent = minus(longer, step - 1)
@@ -314,7 +307,7 @@ def _one_hot(e: Emitter, call: Call) -> None:
     e.put(call.outputs[0], _as_type(e, e.node("Equal", [wide, classes]), e.dtype(call.outputs[0])))
 
 
-def moments(e: Emitter, x: int, axes: list[int], epsilon: float | None = None) -> list[Any]:
+def moments(e: Emitter, x: int, axes: list[int]) -> list[Any]:
     """Names of the deviations from the mean, the mean and the variance over axes, with these kept.
 
     The values are in the core's layout.

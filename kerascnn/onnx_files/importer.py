@@ -249,9 +249,6 @@ class Importer:
             self.values[name] = tensors.to_array(self._initializers[name], self._folder)
         return self.values[name]
 
-    def is_constant(self, name: str) -> bool:
-        return name in self._initializers or isinstance(self.values.get(name), np.ndarray)
-
     def is_weight(self, name: str) -> bool:
         """Tells whether it is a tensor of the file, and not computed from such."""
         return name in self._initializers

@@ -129,3 +129,10 @@ def plus(a: Extent, b: Extent) -> Extent:
     if axes is None:
         return a + b  # type: ignore[operator]
     return merged(axes, [at(a, i) + at(b, i) for i in range(len(axes.points))])
+
+
+def times(extent: Extent, factor: int) -> Extent:
+    """A number as often as `factor` says."""
+    if not isinstance(extent, Size):
+        return extent * factor
+    return merged(extent.axes, [n * factor for n in extent.values])
