@@ -310,11 +310,14 @@ def _one_hot(e: Emitter, call: Call) -> None:
 def moments(e: Emitter, x: int, axes: list[int]) -> list[Any]:
     """Names of the deviations from the mean, the mean and the variance over axes, with these kept.
 
-    The values are in the core's layout.
+    The values are in the core's layout. What rounding left of the mean is taken off too, which
+    counts where the mean is large.
     """
     over = e.ints(axes)
-    mean = e.node("ReduceMean", [e.plain(x), over], keepdims=1)
-    apart = e.node("Sub", [e.plain(x), mean])
+    rough = e.node("ReduceMean", [e.plain(x), over], keepdims=1)
+    apart = e.node("Sub", [e.plain(x), rough])
+    rest = e.node("ReduceMean", [apart, over], keepdims=1)
+    mean, apart = e.node("Add", [rough, rest]), e.node("Sub", [apart, rest])
     variance = e.node("ReduceMean", [e.node("Mul", [apart, apart]), over], keepdims=1)
     return [apart, mean, variance]
 
