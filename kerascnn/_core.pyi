@@ -423,6 +423,20 @@ class Graph:
     def states(self) -> list[Variable]:
         """The variables that are read or assigned."""
 
+    @property
+    def nodes(self) -> list[tuple[str, dict[str, Any], list[int], list[int], str]]:
+        """The calls in order: op, attributes, inputs, outputs, layer."""
+
+    def origin(self, value: Value) -> tuple[str, Any]:
+        """
+        Where a value comes from: ("input", number), ("state", variable), ("constant", tensor) or ("result", number of the call).
+        """
+
+    def alias(self, value: Value) -> int | None:
+        """
+        The number of the value that a reading of a variable is equal to, or None.
+        """
+
     def to_string(self) -> str: ...
 
 class Value:
@@ -447,6 +461,18 @@ class Body:
     """A graph that a node owns, with the inputs that it is given."""
 
     def __init__(self, graph: Graph, inputs: Sequence[Value | None], outputs: Sequence[Value]) -> None: ...
+
+    @property
+    def graph(self) -> Graph: ...
+
+    @property
+    def inputs(self) -> list[int]:
+        """
+        Which values of the graph the node's stand for, -1 for one that is not read.
+        """
+
+    @property
+    def outputs(self) -> list[int]: ...
 
     def to_string(self) -> str: ...
 

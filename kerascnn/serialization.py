@@ -46,6 +46,7 @@ _PLACES = {
     "keras.src.applications.convnext": "kerascnn.applications.parts",
     "keras.src.applications.inception_resnet_v2": "kerascnn.applications.parts",
     "kerascnn.applications.parts": "kerascnn.applications.parts",
+    "kerascnn.onnx_files.layers": "kerascnn.onnx_files.layers",
 }
 # Custom ops are registered in this package.
 CUSTOM_OPS = "custom_op"

@@ -112,6 +112,39 @@ nb::list captured(const GraphPtr& graph) {
   return result;
 }
 
+nb::list nodes_of(const GraphPtr& graph) {
+  nb::list result;
+  for (const Node& node : graph->nodes()) {
+    nb::dict attributes;
+    for (const auto& [name, value] : node.attributes.entries()) {
+      attributes[nb::cast(name)] = nb::cast(value);
+    }
+    result.append(nb::make_tuple(std::string(node.op->name), attributes, node.inputs, node.outputs,
+                                 node.scope.path));
+  }
+  return result;
+}
+
+nb::tuple origin_of(const GraphPtr& graph, const GraphValue& value) {
+  const Value& known = graph->value(id_in(graph, value));
+  switch (known.kind) {
+    case ValueKind::Input:
+      return nb::make_tuple("input", known.source);
+    case ValueKind::State:
+      return nb::make_tuple("state", graph->states()[known.source]);
+    case ValueKind::Constant:
+      return nb::make_tuple("constant", graph->constants()[known.source]);
+    case ValueKind::Result:
+      break;
+  }
+  return nb::make_tuple("result", known.source);
+}
+
+std::optional<ValueId> alias_of(const GraphPtr& graph, const GraphValue& value) {
+  const ValueId same = graph->value(id_in(graph, value)).same_as;
+  return same == kNoValue ? std::nullopt : std::optional(same);
+}
+
 nb::list bound_states(const GraphPtr& graph) {
   nb::list result;
   for (const auto& [variable, outer, inner, last] : graph->bound_states()) {
@@ -135,6 +168,11 @@ void bind_graph(nb::module_& m) {
 
   nb::class_<Body>(m, "Body", "A graph that a node owns, with the inputs that it is given.")
       .def(nb::new_(&make_body), nb::arg("graph"), nb::arg("inputs"), nb::arg("outputs"))
+      .def_prop_ro("graph", [](const Body& body) { return body.graph; })
+      .def_prop_ro(
+          "inputs", [](const Body& body) { return body.inputs; },
+          "Which values of the graph the node's stand for, -1 for one that is not read.")
+      .def_prop_ro("outputs", [](const Body& body) { return body.outputs; })
       .def("to_string", [](const Body& body) { return body.graph->to_string(); });
 
   graph
@@ -242,6 +280,16 @@ void bind_graph(nb::module_& m) {
           "The part of a step that nodes to come belong to: forward, backward or update.")
       .def_prop_ro("states", &Graph::states, nb::rv_policy::copy,
                    "The variables that are read or assigned.")
+      .def_prop_ro("nodes", &nodes_of,
+                   nb::sig("def nodes(self) -> list[tuple[str, dict[str, Any], list[int], "
+                           "list[int], str]]"),
+                   "The calls in order: op, attributes, inputs, outputs, layer.")
+      .def("origin", &origin_of, nb::arg("value"),
+           nb::sig("def origin(self, value: Value) -> tuple[str, Any]"),
+           "Where a value comes from: (\"input\", number), (\"state\", variable), "
+           "(\"constant\", tensor) or (\"result\", number of the call).")
+      .def("alias", &alias_of, nb::arg("value"),
+           "The number of the value that a reading of a variable is equal to, or None.")
       .def("to_string", &Graph::to_string);
 }
 

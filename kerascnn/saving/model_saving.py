@@ -106,24 +106,35 @@ class ModelSaving:
     def export(
         self,
         filepath: PathLike,
-        format: str = "safetensors",
+        format: str | None = None,
         verbose: bool | None = None,
         input_signature: Any = None,
         **kwargs: Any,
     ) -> None:
-        """Writes weights and configuration to one safetensors file, for use elsewhere.
+        """Writes the model for use elsewhere: as ONNX, or as a safetensors file.
 
-        `kerascnn.saving.load_model` reads it; other programs find the weights by name and the
-        configuration as JSON under "config" in the file's metadata.
+        "onnx" is what the model computes, for ONNX Runtime and others that know no layer. Open
+        axes stay open, whatever `call` does is in it, and a model of mixed precision computes in
+        float16 where this one does, in float32 in place of bfloat16. Weights are constants of the
+        file; `kerascnn.models.from_onnx` makes a model of it. It needs the package `onnx`.
+
+        "safetensors" is the weights, and the configuration as JSON under "config" in the file's
+        metadata. `kerascnn.saving.load_model` reads it, and other programs find the weights by
+        name.
 
         Args:
-            filepath: Ends in ".safetensors".
-            format: Only "safetensors".
+            filepath: Ends in ".onnx" or ".safetensors".
+            format: "onnx" or "safetensors"; by default as the path ends.
             verbose: Whether to print where the model went.
-            input_signature: Only None.
+            input_signature: For ONNX: something with `shape` (and `dtype`, `name`), such as
+                `keras.InputSpec`, for each input, where the model's own inputs are not known or
+                their open axes (None) are to have sizes. A list of them.
+            **kwargs: For ONNX `opset_version`, from 18 (the default) to 23.
 
         Raises:
-            ValueError: for another format or ending, or a model that is not built.
+            ValueError: for another format, ending or opset, a model that is not built, and what
+                ONNX can't express, with the layer and the op.
+            ImportError: for ONNX, without the package `onnx`.
 
         Example:
 
@@ -137,18 +148,30 @@ class ModelSaving:
         """
         from kerascnn.saving import exporting
 
-        if format != "safetensors" or input_signature is not None or kwargs:
-            raise ValueError(
-                "Models are exported as 'safetensors', without further arguments. Received: "
-                f"format={format!r}, input_signature={input_signature!r}, {sorted(kwargs)}"
-            )
         path = Path(filepath)
-        if not path.name.endswith(".safetensors"):
+        if format is None:
+            format = "onnx" if path.name.endswith(".onnx") else "safetensors"
+        if format not in ("onnx", "safetensors"):
             raise ValueError(
-                "A model is exported to a file whose name ends in '.safetensors'. Received: "
-                f"filepath={str(filepath)!r}"
+                f"Models are exported as 'onnx' or 'safetensors'. Received: format={format!r}"
             )
-        exporting.export(self, path)
+        wrong = sorted(set(kwargs) - ({"opset_version"} if format == "onnx" else set()))
+        if wrong or (format == "safetensors" and input_signature is not None):
+            raise ValueError(
+                f"`export` takes no argument {', '.join(wrong) or 'input_signature'} for the "
+                f"format {format!r}."
+            )
+        if not path.name.endswith(f".{format}"):
+            raise ValueError(
+                f"A model is exported to a file whose name ends in '.{format}', with "
+                f"format={format!r}. Received: filepath={str(filepath)!r}"
+            )
+        if format == "onnx":
+            from kerascnn.onnx_files import writing
+
+            writing.export(self, path, input_signature, **kwargs)
+        else:
+            exporting.export(self, path)
         if verbose:
             print(f"Saved artifact at '{path}'.")
 

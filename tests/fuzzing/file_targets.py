@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import mutators
+from . import mutators, onnx_files
 
 
 class Target(NamedTuple):
@@ -301,6 +301,12 @@ def _load_model(path: Path) -> Any:
     return keras.saving.load_model(path)
 
 
+def _read_onnx(path: Path) -> Any:
+    import kerascnn as keras
+
+    return keras.models.from_onnx(path)
+
+
 class _IntoModels:
     """Loads weights into models, which stay what they were on an error."""
 
@@ -562,6 +568,7 @@ TARGETS = {
         mutators.mutate_safetensors,
         _IntoModels(),
     ),
+    "onnx": Target(".onnx", onnx_files.seeds, onnx_files.mutate, _read_onnx),
     "npz": Target(".npz", _npz_seeds, mutators.mutate_npz, _read_npz),
     "idx": Target(".idx", _idx_seeds, mutators.mutate_idx, _read_idx),
     "cifar": Target(

@@ -206,8 +206,8 @@ def _draw_nodes(
         nodes.append(node)
         shapes.append(shape)
         sizes = [n for n in shape[1:] if n is not None]
-        if math.prod(sizes) > _LARGEST or any(n == 0 for n in sizes):
-            break
+        if math.prod(sizes) > _LARGEST or any(n == 0 for n in sizes) or len(shape) > 5:
+            break  # few layers take more axes
 
 
 def _compiled(rng: Random, shape: tuple[Any, ...]) -> dict[str, Any]:

@@ -12,14 +12,21 @@ import pytest
 from . import batches, file_targets
 
 # How many of 100,000 mutations a target gets with `--thorough`; models have the most to mutate.
-_SHARES = {"keras": 30_000, "h5_model": 10_000, "exported": 10_000, "configuration": 10_000}
+_SHARES = {
+    "keras": 30_000,
+    "h5_model": 10_000,
+    "exported": 10_000,
+    "configuration": 10_000,
+    "onnx": 20_000,
+}
+_NEEDED = {"images": "PIL", "onnx": "onnx"}
 
 
 @pytest.mark.timeout(40_000)
 @pytest.mark.parametrize("name", [n for n in file_targets.TARGETS if n != "broken"])
 def test_mutated_files(name, amount, tmp_path, capsys, request):
-    if name == "images":
-        pytest.importorskip("PIL")
+    if name in _NEEDED:
+        pytest.importorskip(_NEEDED[name])
     # Each run of the tests takes the same cases; what luck may find is for the long ones.
     seed = amount(1, int(os.environ["KERASCNN_TEST_SEED"]))
     count = amount(40, _SHARES.get(name, 5_000))

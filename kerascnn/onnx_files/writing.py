@@ -1,0 +1,237 @@
+"""Models as ONNX files: `model.export(path, format="onnx")`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from kerascnn import trees
+from kerascnn.layers.preprocessing.host_layer import HostLayer
+from kerascnn.onnx_files import (  # noqa: F401, these register emitters
+    emit_elements,
+    emit_loops,
+    emit_products,
+    emit_shapes,
+    emit_windows,
+)
+from kerascnn.onnx_files.emitter import Emitter, File
+from kerascnn.onnx_files.needed import require_onnx
+from kerascnn.onnx_files.recording import ExportError, Input, Recording, record, unique
+from kerascnn.onnx_files.sizes import Shape, Size
+from kerascnn.saving.atomic import replacing
+
+OPSETS = (18, 23)  # what is known of: the first and the last one
+_DEFAULT_OPSET = 18
+# The version of the form of files that belongs to opset 18, which all runtimes with it read.
+_FORM = 10
+# Files of Protocol Buffers end at 2 GiB; larger models keep their weights in a file beside them.
+_LARGEST = (1 << 31) - (1 << 20)
+
+
+def export(model: Any, path: Path, input_signature: Any = None, opset_version: int | None = None):
+    """Writes a model's forward pass as an ONNX file.
+
+    Raises:
+        ImportError: without the package `onnx`.
+        ExportError: for what ONNX can't express.
+        ValueError: for a model that is not built, and another opset.
+    """
+    require_onnx()
+    opset = _DEFAULT_OPSET if opset_version is None else opset_version
+    if not isinstance(opset, int) or not OPSETS[0] <= opset <= OPSETS[1]:
+        raise ValueError(
+            f"`opset_version` must be a whole number from {OPSETS[0]} to {OPSETS[1]}. Received: "
+            f"opset_version={opset_version!r}"
+        )
+    if not model.built:
+        raise ValueError(
+            f"Model '{model.name}' has no weights yet. Call it on data (or build(input_shape)) "
+            "before exporting."
+        )
+    inputs = signature(model, input_signature)
+    _check_on_device(model, trees.flatten(inputs))
+    proto = to_proto(record(model, inputs), model.name, opset)
+    _write(proto, path)
+
+
+def signature(model: Any, given: Any) -> Any:
+    """The structure of `Input`s that a model is recorded on.
+
+    Args:
+        model: The model.
+        given: None for the model's own; or what `export` was given.
+    """
+    own = _own_signature(model)
+    if given is not None:
+        if isinstance(given, (list, tuple)) and len(given) == 1 and not _is_nested(own):
+            given = given[0]
+        if own is not None and len(trees.flatten(given)) != len(trees.flatten(own)):
+            raise ValueError(
+                f"`input_signature` must have something with `shape` for each of the "
+                f"{len(trees.flatten(own))} inputs of '{model.name}'. Received: {given!r}"
+            )
+        known = trees.flatten(own) if own is not None else [None] * len(trees.flatten(given))
+        found = [
+            _input_of(x, k, i)
+            for i, (x, k) in enumerate(zip(trees.flatten(given), known, strict=True))
+        ]
+        return trees.pack_as(given if own is None else own, _named(found))
+    if own is None:
+        raise ValueError(
+            f"The inputs of '{model.name}', which is a {type(model).__name__}, are not known. Say "
+            "what they are: model.export(path, format='onnx', input_signature="
+            "[keras.InputSpec(shape=(None, 28, 28, 1))])."
+        )
+    return trees.pack_as(own, _named(trees.flatten(own)))
+
+
+def _check_on_device(model: Any, inputs: list[Input]) -> None:
+    """Raises ExportError where something of the model runs on the host, or takes text."""
+    host = [x for x in model._flatten_layers() if isinstance(x, HostLayer)]
+    text = [x.name for x in inputs if x.dtype == "string"]
+    if host or text:
+        what = (
+            f"layer '{host[0].name}' ({type(host[0]).__name__})" if host else f"input '{text[0]}'"
+        )
+        raise ExportError(
+            f"Model '{model.name}' can't be exported: {what} works on the host, on text or tables. "
+            "Export a model that begins behind it, and prepare its inputs with the layer."
+        )
+
+
+def _is_nested(structure: Any) -> bool:
+    return isinstance(structure, (list, tuple, dict))
+
+
+def _named(inputs: list[Input]) -> list[Input]:
+    names = unique([x.name for x in inputs])
+    return [dataclasses.replace(x, name=name) for x, name in zip(inputs, names, strict=True)]
+
+
+def _own_signature(model: Any) -> Any:
+    with contextlib.suppress(AttributeError, ValueError):
+        names = model.input_names if hasattr(model, "input_names") else [None]
+        flat = [
+            Input(name or x.name, tuple(x.shape), str(x.dtype))
+            for name, x in zip(names, model.inputs, strict=True)
+        ]
+        return trees.pack_as(model.input, flat)
+    shapes = model._build_shapes
+    if shapes and len(shapes) == 1 and next(iter(shapes.values())) is not None:
+
+        def of_shape(shape: Any) -> Input:
+            return Input("input", (None, *shape[1:]), model.compute_dtype)
+
+        return trees.map_shapes(of_shape, next(iter(shapes.values())))
+    return None
+
+
+def _input_of(x: Any, known: Input | None, place: int) -> Input:
+    shape = getattr(x, "shape", None)
+    if shape is None:
+        raise ValueError(
+            "`input_signature` takes keras.InputSpec(shape=...), tensors and arrays. Received: "
+            f"{x!r}"
+        )
+    default = known.dtype if known is not None else "float32"
+    name = getattr(x, "name", None) or (known.name if known is not None else f"input_{place}")
+    sizes = tuple(None if n is None else int(n) for n in shape)
+    return Input(str(name), sizes, str(getattr(x, "dtype", None) or default))
+
+
+def to_proto(recording: Recording, name: str, opset: int) -> Any:
+    """The file of a recorded model, as the package `onnx` has it in memory."""
+    file = File()
+    helper = file.onnx.helper
+    program = recording.program
+    places: dict[str, tuple[str, int]] = {}
+    infos = []
+    emitter = Emitter(file, program, places)
+    for value, (given, axes) in zip(program.inputs, recording.inputs, strict=True):
+        own = file.name(given.name)
+        emitter.put(value, own)
+        infos.append(helper.make_tensor_value_info(own, file.element_type(given.dtype), list(axes)))
+        for axis, size in enumerate(axes):
+            if isinstance(size, str):
+                places.setdefault(size, (own, axis))
+    names = [file.name(n) for n in recording.output_names]  # before those of nodes
+    emitter.run()
+    outputs = []
+    for wanted, value in zip(names, program.outputs, strict=True):
+        value = program.resolve(value)
+        node = helper.make_node("Identity", [emitter.plain(value)], [wanted], name=wanted)
+        emitter.nodes.append(node)
+        kind = file.element_type(emitter.dtype(value))
+        outputs.append(helper.make_tensor_value_info(wanted, kind, _sizes(emitter.shape(value))))
+    nodes, used = _needed([*file.sizes, *emitter.nodes], names)
+    constants = [each for each in file.initializers if each.name in used]
+    graph = helper.make_graph(nodes, name, infos, outputs, initializer=constants)
+    proto = helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", opset)],
+        producer_name="kerascnn",
+        ir_version=_FORM,
+    )
+    return proto
+
+
+def _needed(nodes: list[Any], outputs: list[str]) -> tuple[list[Any], set[str]]:
+    """The nodes that the outputs need, and the names of all values that they read."""
+    used = set(outputs)
+    kept = []
+    for node in reversed(nodes):
+        if used.intersection(node.output):
+            kept.append(node)
+            used.update(_read(node))
+    return kept[::-1], used
+
+
+def _read(node: Any) -> set[str]:
+    """The names that a node reads, and those that the graphs in it read."""
+    names = set(node.input)
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            names.update(name for inner in attribute.g.node for name in _read(inner))
+            names.update(output.name for output in attribute.g.output)
+    return names
+
+
+def _sizes(shape: Shape) -> list[int | str | None]:
+    return [n.name() if isinstance(n, Size) else n for n in shape]
+
+
+def _write(proto: Any, path: Path) -> None:
+    """Writes the file; one that is there is replaced at the end."""
+    import onnx
+
+    if proto.ByteSize() <= _LARGEST:
+        onnx.checker.check_model(proto)
+    else:  # the checker reads files, which have an end too
+        location = f"{path.name}.data"
+        onnx.external_data_helper.convert_model_to_external_data(
+            proto, location=location, size_threshold=1024
+        )
+        with replacing(path.with_name(location)) as beside:
+            _write_data(proto, beside)
+    with replacing(path) as target:
+        target.write_bytes(proto.SerializeToString())
+
+
+def _write_data(proto: Any, path: Path) -> None:
+    """Moves the bytes of the larger tensors to a file, where they begin at multiples of 4096."""
+    with open(path, "wb") as file:
+        for tensor in proto.graph.initializer:
+            if tensor.data_location != tensor.EXTERNAL:
+                continue
+            file.seek(-(-file.tell() // 4096) * 4096)
+            places = {"offset": file.tell(), "length": len(tensor.raw_data)}
+            file.write(tensor.raw_data)
+            tensor.ClearField("raw_data")
+            for key, value in places.items():
+                entry = tensor.external_data.add()
+                entry.key, entry.value = key, str(value)
+
+
+__all__ = ["ExportError", "export"]
