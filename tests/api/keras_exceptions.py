@@ -28,15 +28,22 @@ _MISSING = {
 }
 
 # These names take other arguments than in Keras. name: reason
-SIGNATURES = {
-    f"datasets.{name}.load_data": "takes a `path`, since a data set may be there already"
-    for name in ("cifar10", "cifar100", "fashion_mnist")
-} | {
-    "KerasTensor": "is dense: no further arguments for ragged tensors",
-    "Variable": "has no layout over several devices",
-    "preprocessing.image.smart_resize": "takes no `backend_module`: there is one way to compute",
-    "name_scope": "takes a name, and no owner of it",
-}
+SIGNATURES = (
+    {
+        f"datasets.{name}.load_data": "takes a `path`, since a data set may be there already"
+        for name in ("cifar10", "cifar100", "fashion_mnist")
+    }
+    | {
+        f"{name}.image_dataset_from_directory": "may leave broken files out"
+        for name in ("utils", "preprocessing")
+    }
+    | {
+        "KerasTensor": "is dense: no further arguments for ragged tensors",
+        "Variable": "has no layout over several devices",
+        "preprocessing.image.smart_resize": "takes no `backend_module`: there is one",
+        "name_scope": "takes a name, and no owner of it",
+    }
+)
 
 
 def _names(names: dict[str, str]) -> list[str]:

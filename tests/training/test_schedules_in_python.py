@@ -248,7 +248,8 @@ def test_a_schedule_that_fails_does_so_after_the_steps_before(rng):
 
 
 def test_optimizers_of_optimizers(rng):
-    x, y = data_of(rng)
+    # Small numbers, for which no draw diverges at these rates in two layers.
+    x, y = (0.25 * part for part in data_of(rng))
     results = []
     for run_eagerly in (False, True):
         keras.utils.set_random_seed(3)
