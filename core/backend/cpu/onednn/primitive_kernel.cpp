@@ -7,9 +7,11 @@
 #endif
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/parallel.h"
@@ -95,6 +97,25 @@ void require_room_for_code() {
   static_cast<void>(once);
 #endif
   if (!has_room(kBytes)) throw dnnl::error(dnnl_out_of_memory, "no memory for code");
+}
+
+void prepare_products() {
+  static std::mutex mutex;
+  static bool prepared = false;
+  const std::lock_guard lock(mutex);
+  if (prepared) return;
+  ensure_signal_stack();
+  const SignalsBlocked blocked;
+  const ThreadCountScope one(1);
+  // A small product runs on the operands as they are, a large one on copies: their code differs.
+  for (const dnnl_dim_t size : {dnnl_dim_t{16}, dnnl_dim_t{400}}) {
+    const std::vector<float> operand(static_cast<size_t>(size * size));
+    std::vector<float> result(operand.size());
+    const dnnl_status_t status = dnnl_sgemm('N', 'N', size, size, size, 1.0f, operand.data(), size,
+                                            operand.data(), size, 0.0f, result.data(), size);
+    if (status != dnnl_success) throw dnnl::error(dnnl_out_of_memory, "no memory for code");
+  }
+  prepared = true;
 }
 
 std::string call_string(const PlanRequest& request) {

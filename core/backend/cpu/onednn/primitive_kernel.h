@@ -29,6 +29,10 @@ std::string call_string(const PlanRequest& request);
 // would make no code in this thread any more, and keep keys in its cache of primitives that point
 // to freed memory.
 void require_room_for_code();
+// Lets oneDNN make the code of its float32 products, which it otherwise makes while the first one
+// runs, beside threads that start and take memory too. It makes that code once for the process:
+// without memory then, all products would fail from there on. Throws dnnl::error.
+void prepare_products();
 
 [[noreturn]] void throw_library_error(const std::string& call, const dnnl::error& error);
 

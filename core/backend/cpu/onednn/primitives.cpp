@@ -24,6 +24,7 @@ template <typename Make>
 std::unique_ptr<Kernel> make_checked(const PlanRequest& request, const Make& make) {
   try {
     require_room_for_code();
+    prepare_products();
     return make();
   } catch (const dnnl::error& error) {
     throw_library_error(call_string(request), error);
