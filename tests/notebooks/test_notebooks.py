@@ -86,7 +86,7 @@ def test_the_first_cell_installs_what_is_missing_and_nothing_else(monkeypatch):
     assert asked == [("pip", "install --quiet kerascnn pillow")]
 
 
-@pytest.mark.parametrize("page, count", [("faster", 2), ("which_kernel", 4)])
+@pytest.mark.parametrize("page, count", [("faster", 2), ("which_kernel", 5)])
 def test_measurements_that_a_page_reads_are_in_its_notebook(page, count, tmp_path, monkeypatch):
     notebook = NOTEBOOKS.as_notebook(PAGES[page])
     monkeypatch.chdir(tmp_path)

@@ -154,7 +154,7 @@ def tab(browser):
     """Returns a tab of the browser, with a list of what went wrong in it as `tab.faults`."""
     context = browser.new_context(offline=True, reduced_motion="reduce")
     tab = context.new_page()
-    tab.set_default_timeout(20_000)
+    tab.set_default_timeout(300_000)  # milliseconds, on a machine that others keep busy
     tab.faults = []
 
     def of_console(message):
