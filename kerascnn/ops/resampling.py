@@ -176,8 +176,9 @@ def resize_array(
 def _axis_taps(size: int, new_size: int, method: str) -> tuple[Array, Array]:
     """The taps of an axis, in float32; of an axis that keeps its size only where a method blurs."""
     if size == new_size and method not in ("gaussian", "mitchellcubic"):
-        return np.arange(size, dtype="int32")[:, None], np.ones((size, 1), "float32")
-    indices, shares = taps(weights(size, new_size, method))
+        indices, shares = np.arange(size, dtype="int32")[:, None], np.ones((size, 1))
+    else:
+        indices, shares = taps(weights(size, new_size, method))
     return _read_only(indices), _read_only(shares.astype("float32"))
 
 

@@ -22,6 +22,7 @@ _RESAMPLING = ("nearest", "bilinear", "bicubic", "hamming", "box", "lanczos")
 # Even drawings and masks are rarely packed better than this.
 _SMALL, _MAX_EXPANSION = 16 << 20, 250
 _MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
+_ORIENTATION = 0x0112  # in Exif data
 # Grayscale images of more than 8 bits stay unchanged.
 _GRAYSCALE_MODES = ("L", "I;16", "I")
 
@@ -307,8 +308,7 @@ class ImageReader:
             channels = max(len(img.getbands()), len(_MODES[self.color_mode]))
             _check_pixels(img.width, img.height, channels, len(content))
             if is_jpeg and self.scaled_decoding:
-                height, width = self._needed(img.height, img.width)
-                img.draft(None, (width, height))
+                img.draft(None, self._needed_of(img))
             if self.exif_rotation:
                 from PIL import ImageOps
 
@@ -324,6 +324,9 @@ class ImageReader:
             height, width, colors, _ = simplejpeg.decode_jpeg_header(content)
             if colors not in ("YCbCr", "RGB", "Gray"):
                 return None
+            most = pillow("image_dataset_from_directory").MAX_IMAGE_PIXELS
+            if most is not None and width * height > most:
+                return None
             _check_pixels(width, height, 3, len(content))
             if not self.scaled_decoding:
                 return simplejpeg.decode_jpeg(content)
@@ -331,6 +334,13 @@ class ImageReader:
             return simplejpeg.decode_jpeg(content, min_height=height, min_width=width, min_factor=2)
         except ValueError:
             return None
+
+    def _needed_of(self, img: Any) -> tuple[int, int]:
+        """The same of a file, as Pillow has sizes: width first, before the image is turned."""
+        if self.exif_rotation and img.getexif().get(_ORIENTATION, 1) > 4:  # turned by 90 degrees
+            return self._needed(img.width, img.height)
+        height, width = self._needed(img.height, img.width)
+        return width, height
 
     def _needed(self, height: int, width: int) -> tuple[int, int]:
         """How small an image may be decoded so that no part of it is enlarged afterwards."""

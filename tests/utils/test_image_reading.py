@@ -170,6 +170,27 @@ def test_exif_rotation(orientation, tmp_path, rng):
     np.testing.assert_array_equal(reader(x.shape[:2])(path), x)
 
 
+def test_scaled_decoding_knows_that_an_image_will_be_turned(tmp_path, rng, monkeypatch):
+    exif = pil_image.Exif()
+    exif[0x0112] = 6
+    path = saved(tmp_path / "a.jpg", photograph(rng, 300, 900), exif=exif)
+    sizes = []
+    resize = resampling.resize_array
+    monkeypatch.setattr(
+        resampling, "resize_array", lambda x, *args: sizes.append(x.shape[:2]) or resize(x, *args)
+    )
+    reader((400, 40), exif_rotation=True, scaled_decoding=True)(path)
+    # Turned, it is 900 x 300, of which a half is enough, and a quarter is not.
+    assert sizes == [(450, 150)]
+
+
+def test_large_images_are_left_to_the_limit_of_pillow(tmp_path, rng, monkeypatch):
+    path = saved(tmp_path / "a.jpg", photograph(rng, 37, 53))
+    monkeypatch.setattr(pil_image, "MAX_IMAGE_PIXELS", 900)  # an error from twice as many on
+    with pytest.raises(ValueError, match=r"a\.jpg cannot be read as an image .*exceeds limit"):
+        reader()(path)
+
+
 @pytest.mark.parametrize("ending", ["png", "bmp", "gif", "webp"])
 def test_other_formats(ending, tmp_path, rng):
     img = photograph(rng, 12, 14)

@@ -52,15 +52,6 @@ void prepare_team([[maybe_unused]] int team) {
 #endif
 }
 
-// Does the system give so many bytes of address space?
-bool has_room(size_t bytes) {
-  void* const room =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (room == MAP_FAILED) return false;
-  (void)munmap(room, bytes);
-  return true;
-}
-
 }  // namespace
 
 void execute(const dnnl::primitive& primitive,
@@ -70,18 +61,8 @@ void execute(const dnnl::primitive& primitive,
   std::optional<SignalsBlocked> blocked;
   if (team > 1 || borrows_stack_pointer(primitive)) blocked.emplace();
   if (team > 1) prepare_team(team);
-  try {
-    primitive.execute(stream(), arguments);
-    stream().wait();
-  } catch (const dnnl::error& error) {
-    // What oneDNN says too where it gets no memory in the middle of a product. It may be there
-    // again by now: a thread that starts reserves twice what it keeps.
-    constexpr size_t kPlenty = 512 << 20;
-    if (error.status == dnnl_runtime_error && !has_room(kPlenty)) {
-      throw dnnl::error(dnnl_out_of_memory, "no memory for a product");
-    }
-    throw;
-  }
+  primitive.execute(stream(), arguments);
+  stream().wait();
 }
 
 void require_room_for_code() {
@@ -96,7 +77,10 @@ void require_room_for_code() {
   }();
   static_cast<void>(once);
 #endif
-  if (!has_room(kBytes)) throw dnnl::error(dnnl_out_of_memory, "no memory for code");
+  void* const room =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) throw dnnl::error(dnnl_out_of_memory, "no memory for code");
+  (void)munmap(room, kBytes);
 }
 
 void prepare_products() {
