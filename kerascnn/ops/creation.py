@@ -216,7 +216,8 @@ def full(shape: int | Sequence[int], fill_value: Any, dtype: Any = None) -> Any:
     if isinstance(fill_value, (bool, int, float)):
         if trace is not None:
             return dispatch.full_in_trace(trace, sizes, name, fill_value)
-        return dispatch.convert(np.full(sizes, fill_value, dtypes.numpy_dtype(name)))
+        fill_value = np.full((), fill_value, dtypes.numpy_dtype(name))
+    # One number goes to the device, which spreads it.
     value = dispatch.convert(fill_value, name)
     return dispatch.apply_one("broadcast_to", [value], {"shape": sizes})
 

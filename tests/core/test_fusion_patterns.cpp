@@ -109,6 +109,22 @@ RootedGraph loss_head(std::mt19937& random) {
   return rooted;
 }
 
+RootedGraph end_of_block(std::mt19937& random) {
+  const Sizes n(random);
+  RootedGraph rooted;
+  Graph& graph = rooted.graph;
+  Attributes attributes = kWindow;
+  attributes.set("activation", std::string("linear"));
+  attributes.set("activation_alpha", 0.0);
+  const ValueId x = graph.input("x", f32({2, 5, 6, n.features}));
+  const ValueId kernel = graph.input("kernel", f32({3, 2, n.features, n.classes}));
+  const ValueId bias = graph.input("bias", f32({n.classes}));
+  const ValueId shortcut = graph.input("shortcut", f32({2, 3, 5, n.classes}));
+  const ValueId y = call(graph, "conv2d", {x, kernel, bias}, attributes);
+  rooted.outputs = {call(graph, "relu", {call(graph, "add", {shortcut, y})})};
+  return rooted;
+}
+
 RootedGraph pooled_convolution(std::mt19937& random) {
   const Sizes n(random);
   RootedGraph rooted;
@@ -214,6 +230,7 @@ const std::map<std::string_view, std::string_view> kGivers = {{"attention_grad",
 const std::map<std::string, RootedGraph (*)(std::mt19937&), std::less<>> kGraphs = {
     {"attention", attention<false>},
     {"attention_grad", attention<true>},
+    {"conv2d_add", end_of_block},
     {"conv2d_max_pool2d", pooled_convolution},
     {"conv2d_max_pool2d_dgrad", pooled_gradient<false>},
     {"conv2d_max_pool2d_wgrad", pooled_gradient<true>},

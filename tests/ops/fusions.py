@@ -123,6 +123,12 @@ def conv2d_wgrad(t, arrays, x, gy, **attributes):
     return [t.conv2d_wgrad(x, gy, **attributes)]
 
 
+def conv2d_add(t, arrays, x, kernel, bias, shortcut, *, relu, **attributes):
+    y = t.conv2d(x, kernel, bias, activation="linear", activation_alpha=0.0, **attributes)
+    y = t.add(y, shortcut)
+    return [t.relu(y) if relu else y]
+
+
 def take_batches(t, arrays, *inputs, batch_size):
     *data, order, step = inputs
     return [t.take_batch(each, order, step, batch_size=batch_size) for each in data]
@@ -214,6 +220,7 @@ def group_norm_grad(t, arrays, x, gamma, beta, gy, **attributes):
 TRACE = {
     "attention": attention,
     "attention_grad": attention_grad,
+    "conv2d_add": conv2d_add,
     "conv2d_max_pool2d": conv2d_max_pool2d,
     "conv2d_max_pool2d_dgrad": conv2d_max_pool2d_dgrad,
     "conv2d_max_pool2d_wgrad": conv2d_max_pool2d_wgrad,

@@ -14,6 +14,7 @@ from kerascnn import _core
 from . import (
     fusion_cases_attention,
     fusion_cases_batches,
+    fusion_cases_conv_add,
     fusion_cases_conv_pooling,
     fusion_cases_counting,
     fusion_cases_group_norm,
@@ -25,6 +26,7 @@ from . import (
 CASES = [
     *fusion_cases_attention.CASES,
     *fusion_cases_batches.CASES,
+    *fusion_cases_conv_add.CASES,
     *fusion_cases_conv_pooling.CASES,
     *fusion_cases_counting.CASES,
     *fusion_cases_group_norm.CASES,

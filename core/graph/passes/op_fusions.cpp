@@ -71,9 +71,7 @@ void pattern_softmax_cross_entropy_grad(Pattern& pattern) {
   pattern.output("dx", by_p.call(op_softmax_grad, {p}).where(is_along_rows));
 }
 
-// ---- Bias and activation move into the product or convolution before them. Convolutions of
-// sequences and volumes are reshaped from and to images: an activation of single elements may come
-// before that. ----
+// ---- What both of the following ask of a node ----
 
 // Can this node take a bias or an activation?
 bool takes_epilogue(const Graph& graph, const Node& node) {
@@ -81,8 +79,8 @@ bool takes_epilogue(const Graph& graph, const Node& node) {
   return node.op == &op_matmul && is_product<false, false>(graph, node);
 }
 
-// Is one number for each channel added?
-bool adds_bias(const Graph& graph, const Node& node) {
+// Is one of the two operands one number for each channel, as a bias is?
+bool is_by_channel(const Graph& graph, const Node& node) {
   const Shape& shape = graph.value(node.outputs[0]).spec.shape;
   const auto is_shape = [&](size_t input, const Shape& wanted) {
     return graph.value(node.inputs[input]).spec.shape == wanted;
@@ -92,6 +90,78 @@ bool adds_bias(const Graph& graph, const Node& node) {
                               (is_shape(0, channels) && is_shape(1, shape)));
 }
 
+// ---- A convolution or product, of which each channel is scaled and shifted, as batch
+// normalization does with known statistics: the kernel is scaled instead, and the shift is a bias.
+// In mixed precision all of that is computed in the wider type, and the scaled kernel is rounded
+// once. ----
+
+// Is a kernel scaled sooner than the result?
+bool has_small_kernel(const Match& match) {
+  return num_elements(match.spec("kernel").shape) <= num_elements(match.spec("base").shape);
+}
+
+// Does the pattern's part "casts" go to a wider type and back?
+bool comes_back(const Match& match) {
+  const DType dtype = match.spec("base").dtype, wide = match.spec("shift").dtype;
+  return match.spec("y").dtype == dtype && itemsize(wide) > itemsize(dtype);
+}
+
+bool keeps_channels(const Graph& graph, const Node& node) {
+  const Shape& from = graph.value(node.inputs[0]).spec.shape;
+  const Shape& to = graph.value(node.outputs[0]).spec.shape;
+  return !from.empty() && !to.empty() && from.back() == to.back();
+}
+
+void pattern_scaled_channels(Pattern& pattern) {
+  const bool casts = pattern.has("casts"), rounds_kernel = casts && pattern.has("kernel's cast");
+  const PatternValue x = pattern.input("x"), kernel = pattern.input("kernel");
+  std::vector<PatternValue> weights = {
+      rounds_kernel ? kernel.call(op_cast).as("kernel's cast").again() : kernel};
+  const bool has_bias = pattern.has("bias of the call");
+  if (has_bias) weights.push_back(pattern.input("bias"));
+  PatternValue y = x.call(takes_epilogue, weights).as("base");
+  if (!has_bias && pattern.has("bias")) {
+    y = y.call(op_add, {pattern.input("bias")}).where(is_by_channel);
+  }
+  if (pattern.has("reshape")) y = y.call(op_reshape).where(keeps_channels).as("reshape");
+  if (casts) y = y.call(op_cast).as("casts");
+  y = y.call(op_multiply, {pattern.input("scale")}).where(is_by_channel);
+  y = y.call(op_add, {pattern.input("shift")}).where(is_by_channel);
+  if (casts) {
+    y = y.call(op_cast).as("cast back");
+    pattern.where(comes_back);
+  }
+  pattern.where(has_small_kernel);
+  pattern.output("y", y);
+}
+
+std::vector<ValueId> write_scaled_channels(const Match& match, Replacement& replacement) {
+  const auto input = [&](std::string_view name) { return replacement.inputs()[match.input(name)]; };
+  const auto call = [&](const OpDef& op, const std::vector<ValueId>& inputs) {
+    return replacement.call(op, inputs, {})[0];
+  };
+  const DType dtype = match.spec("base").dtype, wide = match.spec("shift").dtype;
+  const auto cast = [&](ValueId value, DType from, DType to) {
+    const Attributes attributes = {{"dtype", std::string(dtype_name(to))}};
+    return from == to ? value : replacement.call(op_cast, {value}, attributes)[0];
+  };
+  const ValueId kernel = cast(input("kernel"), match.spec("kernel").dtype, wide);
+  const ValueId scaled = call(op_multiply, {kernel, input("scale")});
+  ValueId shift = input("shift");
+  if (match.has("bias")) {
+    const ValueId bias = cast(input("bias"), dtype, wide);
+    shift = call(op_add, {call(op_multiply, {bias, input("scale")}), shift});
+  }
+  ValueId y = replacement.call(match.node("base"), {input("x"), cast(scaled, wide, dtype)})[0];
+  y = call(op_add, {y, cast(shift, wide, dtype)});
+  return match.has("reshape") ? replacement.call(match.node("reshape"), {y})
+                              : std::vector<ValueId>{y};
+}
+
+// ---- Bias and activation move into the product or convolution before them. Convolutions of
+// sequences and volumes are reshaped from and to images: an activation of single elements may come
+// before that. ----
+
 void pattern_epilogue(Pattern& pattern) {
   const PatternValue x = pattern.input("x");
   std::vector<PatternValue> weights = {pattern.input("kernel")};
@@ -99,7 +169,7 @@ void pattern_epilogue(Pattern& pattern) {
   if (has_bias) weights.push_back(pattern.input("bias"));
   PatternValue y = x.call(takes_epilogue, weights).as("base");
   const bool adds = !has_bias && pattern.has("bias");
-  if (adds) y = y.call(op_add, {pattern.input("bias")}).where(adds_bias);
+  if (adds) y = y.call(op_add, {pattern.input("bias")}).where(is_by_channel);
   if (!adds || pattern.has("activation")) {
     if (pattern.has("reshape")) y = y.call(op_reshape).as("reshape");
     y = y.call(is_activation).as("activation");
@@ -172,6 +242,9 @@ std::span<const Fusion> op_fusions() {
       {.name = "softmax_cross_entropy_grad",
        .pattern = pattern_softmax_cross_entropy_grad,
        .write = write_loss<op_sparse_softmax_cross_entropy_grad>},
+      {.name = "scaled_channels",
+       .pattern = pattern_scaled_channels,
+       .write = write_scaled_channels},
       {.name = "epilogue", .pattern = pattern_epilogue, .write = write_epilogue},
   };
   return all;

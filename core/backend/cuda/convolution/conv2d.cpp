@@ -91,18 +91,28 @@ bool suits_warpgroups(const Conv2DCall& call) {
 }
 
 // An engine of cuDNN with an epilogue takes as long as the convolution alone and saves a pass over
-// the result. Where channels are no multiple of 8, as in a first layer, the convolution alone has
-// faster engines.
+// the result. Where channels are no multiple of 8, as those of 16-bit images, the convolution alone
+// has faster engines.
 bool suits_epilogue(const Conv2DCall& call) {
-  return call.geometry.group_input_channels() % 8 == 0 &&
-         call.geometry.group_output_channels() % 8 == 0;
+  const bool suits_input =
+      call.dtype == DType::Float32 || call.geometry.group_input_channels() % 8 == 0;
+  return suits_input && call.geometry.group_output_channels() % 8 == 0;
 }
 
-// cuBLASLt's products of float32 with a kernel as it lies take longer than cuDNN's convolutions. An
-// activation of a product is another pass over the result; where cuDNN need not pad channels, it
+// Does a vision transformer cut up images of few channels so? Patches lie side by side, and to
+// gather them copies an image once. cuDNN pads image and kernel to more channels.
+bool cuts_into_patches(const Conv2DCall& call) {
+  const Conv2DGeometry& g = call.geometry;
+  return call.op == &op_conv2d && g.kernel_height * g.kernel_width > 1 &&
+         g.kernel_height == g.stride_height && g.kernel_width == g.stride_width &&
+         g.input_channels % 8 != 0;
+}
+
+// cuBLASLt's products of float32 with a kernel as it lies take longer than cuDNN's convolutions.
+// An activation of a product is another pass over the result; where cuDNN need not pad channels, it
 // has an engine with the activation in it.
 bool suits_product(const Conv2DCall& call) {
-  if (call.dtype == DType::Float32) return false;
+  if (call.dtype == DType::Float32) return cuts_into_patches(call);
   return call.activation.kind == Activation::Linear || call.geometry.input_channels % 8 != 0;
 }
 
@@ -130,7 +140,7 @@ OwnCandidates own_candidates(const Conv2DCall& call, const OwnKernels& own) {
   return result;
 }
 
-// With an epilogue, where the call has one, and without.
+// With an epilogue, where the call has one, and without where nothing but that is added.
 void add_cudnn_candidates(std::vector<KernelCandidate>& candidates, const Conv2DCall& call,
                           bool timed) {
   const int most_engines = timed ? 8 : 1;
@@ -145,6 +155,7 @@ void add_cudnn_candidates(std::vector<KernelCandidate>& candidates, const Conv2D
     const KernelCandidate epilogue{name("cuDNN with an epilogue"),
                                    [=] { return plan_conv2d_cudnn_epilogue(call, place); }};
     if (call.has_bias && suits_epilogue(call)) candidates.push_back(epilogue);
+    if (call.has_addend) continue;
     candidates.push_back(plain);
     if (call.has_bias && timed && !suits_epilogue(call)) candidates.push_back(epilogue);
   }
@@ -187,6 +198,22 @@ std::unique_ptr<Kernel> plan_fused_conv2d_wgrad(const Match& match) {
   const PlanRequest whole = match.request();
   return plan_conv2d_wgrad({op_conv2d_wgrad, match.node("convolution").attributes, whole.inputs,
                             whole.outputs, whole.allow_tf32, whole.autotune});
+}
+
+// Small convolutions have kernels of their own, and an addition after them takes next to no time.
+std::unique_ptr<Kernel> plan_fused_conv2d_add(const Match& match) {
+  const PlanRequest whole = match.request();
+  Conv2DCall call = make_call({op_conv2d, match.node("convolution").attributes, whole.inputs,
+                               whole.outputs, whole.allow_tf32, whole.autotune});
+  call.has_bias = call.has_addend = true;
+  if (match.has("relu")) call.activation.kind = Activation::Relu;
+  const int64_t num_products = call.geometry.num_products();
+  if (needs_direct(call) || num_products <= kFewProducts || !suits_epilogue(call)) return nullptr;
+  const bool timed = is_timed(whole, num_products);
+  std::vector<KernelCandidate> candidates;
+  add_cudnn_candidates(candidates, call, timed);
+  if (timed) candidates.push_back({"each node by itself", [&] { return match.plan_body(); }});
+  return choose_fastest(whole, num_products, candidates);
 }
 
 }  // namespace kerascnn::cuda

@@ -25,6 +25,7 @@ struct Conv2DCall {
   DType dtype = DType::Float32;
   bool has_bias = false;      // conv2d only
   ActivationCall activation;  // conv2d only
+  bool has_addend = false;    // conv2d only, with a bias: a tensor like the result, before relu
   bool allow_tf32 = true;
 };
 
@@ -70,8 +71,8 @@ std::unique_ptr<Kernel> plan_conv2d_wgrad_product(const Conv2DCall& call);
 // The engine of cuDNN at this place of its heuristics' list, by default the first that takes the
 // call. Null where none does; throws LibraryError for any other failure.
 std::unique_ptr<Kernel> plan_conv2d_cudnn(const Conv2DCall& call, std::optional<int> place = {});
-// The same with an engine that adds the bias and applies relu, if any, itself. cuDNN has them for
-// nothing else.
+// The same with an engine that adds the addend, if any, and the bias and applies relu, if any,
+// itself. cuDNN has them for nothing else.
 std::unique_ptr<Kernel> plan_conv2d_cudnn_epilogue(const Conv2DCall& call,
                                                    std::optional<int> place = {});
 

@@ -42,15 +42,15 @@ int64_t align(int64_t bytes) { return ceil_div(bytes, 256) * 256; }
 
 class CudnnConvolution {
  public:
-  // Where `has_epilogue` says so, the engine adds the bias and applies the activation.
+  // Where `has_epilogue` says so, the engine adds addend and bias and applies the activation.
   CudnnConvolution(const Conv2DCall& call, bool has_epilogue);
 
   // Returns false where no engine takes the call, or not the one at this place of the heuristics'
   // list.
   bool build(std::optional<int> place);
-  // `bias` is only for an engine with an epilogue.
+  // `bias` and `addend` are only for an engine with an epilogue.
   void run(const void* x, const void* kernel, const void* y, void* workspace, cudaStream_t stream,
-           const void* bias = nullptr) const;
+           const void* bias = nullptr, const void* addend = nullptr) const;
   int64_t workspace_bytes() const { return workspace_bytes_; }
   std::string description() const;
 
@@ -69,7 +69,7 @@ class CudnnConvolution {
   Context& context_;
   mutable fe::graph::Graph graph_;
   TensorAttributes x_, kernel_, y_, result_;  // the result is one of the three
-  TensorAttributes bias_;                     // null where the engine adds none
+  TensorAttributes bias_, addend_;            // null where the engine adds none
   int64_t plan_ = 0;                          // in the heuristics' list
   int64_t workspace_bytes_ = 0;
 };
@@ -102,7 +102,8 @@ ConvolutionAttributes CudnnConvolution::attributes() const {
       .set_dilation({g.dilation_height, g.dilation_width});
 }
 
-// Between the nodes numbers are float32, so only the result is rounded.
+// Between the nodes numbers are float32, so only the result is rounded. Compiled engines add in
+// this order.
 TensorAttributes CudnnConvolution::add_epilogue(TensorAttributes y,
                                                 const std::vector<int64_t>& extents) {
   const auto put = [&](TensorAttributes& value) {
@@ -113,6 +114,11 @@ TensorAttributes CudnnConvolution::add_epilogue(TensorAttributes y,
         fe::DataType_t::FLOAT);
   };
   put(y);
+  if (call_.has_addend) {
+    addend_ = tensor("addend", extents);
+    y = graph_.pointwise(y, addend_, pointwise(fe::PointwiseMode_t::ADD));
+    put(y);
+  }
   bias_ = tensor("bias", {1, extents[1], 1, 1});
   y = graph_.pointwise(y, bias_, pointwise(fe::PointwiseMode_t::ADD));
   if (call_.activation.kind == Activation::Relu) {
@@ -216,11 +222,12 @@ void CudnnConvolution::use_faster_engine(int64_t count) {
 }
 
 void CudnnConvolution::run(const void* x, const void* kernel, const void* y, void* workspace,
-                           cudaStream_t stream, const void* bias) const {
+                           cudaStream_t stream, const void* bias, const void* addend) const {
   // The frontend takes all pointers as writable, but the operation writes its result only.
   std::unordered_map<TensorAttributes, void*> buffers = {
       {x_, const_cast<void*>(x)}, {kernel_, const_cast<void*>(kernel)}, {y_, const_cast<void*>(y)}};
   if (bias_ != nullptr) buffers[bias_] = const_cast<void*>(bias);
+  if (addend_ != nullptr) buffers[addend_] = const_cast<void*>(addend);
   const int64_t result_bytes = result_->get_volume() * static_cast<int64_t>(itemsize(call_.dtype));
   mark_written({{buffers.at(result_), result_bytes}, {workspace, workspace_bytes_}}, stream);
   const CudnnUse cudnn = context_.use_cudnn(stream);
@@ -275,7 +282,8 @@ std::unique_ptr<Kernel> plan(const Conv2DCall& call, bool in_epilogue, std::opti
           return;
         }
         const void* bias = call.has_bias ? args.inputs[2] : nullptr;
-        convolution->run(args.inputs[0], kernel, args.outputs[0], workspace, stream, bias);
+        const void* addend = call.has_addend ? args.inputs[3] : nullptr;
+        convolution->run(args.inputs[0], kernel, args.outputs[0], workspace, stream, bias, addend);
         if (!in_epilogue && has_epilogue(call)) {
           launch_bias_activation(call.dtype, args.outputs[0], bias,
                                  g.batch * g.output_height * g.output_width, g.output_channels,

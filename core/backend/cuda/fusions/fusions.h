@@ -24,6 +24,7 @@ namespace kerascnn::cuda {
   FUSION(conv2d_max_pool2d_dgrad)                  \
   FUSION(conv2d_max_pool2d_wgrad)                  \
   FUSION(conv2d_wgrad)                             \
+  FUSION(conv2d_add)                               \
   FUSION(dense_sparse_softmax_cross_entropy_dgrad) \
   FUSION(dense_sparse_softmax_cross_entropy)       \
   FUSION(matmul_activation_grad)                   \
@@ -115,6 +116,19 @@ inline void pattern_conv2d_wgrad(Pattern& pattern) {
   const PatternValue x = pattern.input("x");
   pattern.output("kernel gradient",
                  x.call(op_conv2d_wgrad, {pattern.input("gy")}).as("convolution"));
+}
+
+// The end of a residual block: a convolution with a bias, a shortcut that is added, and perhaps
+// relu.
+inline void pattern_conv2d_add(Pattern& pattern) {
+  const PatternValue x = pattern.input("x"), kernel = pattern.input("kernel");
+  const PatternValue bias = pattern.input("bias");
+  PatternValue y = x.call(op_conv2d, {kernel, bias}).where(is_linear).as("convolution");
+  y = y.call(op_add, {pattern.input("shortcut")}).where([](const Graph& graph, const Node& node) {
+    return graph.value(node.inputs[0]).spec == graph.value(node.inputs[1]).spec;
+  });
+  if (pattern.has("relu")) y = y.call(op_relu).as("relu");
+  pattern.output("y", y);
 }
 
 // How often a classifier is right: in how many rows of the scores (n, classes) the first maximum,

@@ -156,14 +156,15 @@ void CublasLtGemm::run(const void* a, const void* b, const void* bias, void* c, 
 }
 
 std::string CublasLtGemm::description() const {
-  int id = 0;
-  int tile = 0;
-  size_t written = 0;
-  (void)cublasLtMatmulAlgoConfigGetAttribute(&algorithm_, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof(id),
-                                             &written);
-  (void)cublasLtMatmulAlgoConfigGetAttribute(&algorithm_, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile,
-                                             sizeof(tile), &written);
-  return message("cuBLASLt algorithm ", id, " tile ", tile);
+  const auto setting = [&](cublasLtMatmulAlgoConfigAttributes_t attribute, auto number) {
+    size_t written = 0;
+    (void)cublasLtMatmulAlgoConfigGetAttribute(&algorithm_, attribute, &number, sizeof(number),
+                                               &written);
+    return number;
+  };
+  return message("cuBLASLt algorithm ", setting(CUBLASLT_ALGO_CONFIG_ID, int32_t{0}), " tile ",
+                 setting(CUBLASLT_ALGO_CONFIG_TILE_ID, uint32_t{0}), " cluster ",
+                 setting(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, uint16_t{0}));
 }
 
 void add_gemm_candidates(std::vector<KernelCandidate>& candidates,
