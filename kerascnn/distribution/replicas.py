@@ -19,10 +19,9 @@ import numpy as np
 # The gradient that brings a message to so many bytes is its last one. On a CPU a message needs
 # twice as much memory beside them.
 _BUCKET_BYTES = 32 << 20
-# Where sums run beside the backward pass, a message has about one of so many parts of all
-# gradients, so that little is left after it. Of smaller messages than these the latency is half of
-# the time, so they are not divided further.
-_OVERLAPPED_PARTS = 4
+# Where sums run beside the backward pass, a message has at least half of what is not under way yet,
+# so that little is left after it. Of smaller messages than these the latency is half of the time,
+# so they are not divided further.
 _LEAST_BYTES = 1 << 20
 # Writing a file may take so many times as long as processes wait for one another in a step.
 _LONG = 20
@@ -218,17 +217,19 @@ def _buckets(gradients: list[Any]) -> Iterator[list[int]]:
             dtype = str(gradient.dtype)
             by_dtype.setdefault(dtype, []).append(i)
             num_bytes[i] = int(np.prod(gradient.shape)) * dtypes.ITEMSIZE[dtype]
-    enough = _BUCKET_BYTES
-    if processes.device_kind() == "gpu":
-        part = sum(num_bytes.values()) // _OVERLAPPED_PARTS
-        enough = min(enough, max(part, _LEAST_BYTES))
+    overlaps = processes.device_kind() == "gpu"
+    left = sum(num_bytes.values())
     for places in by_dtype.values():
         bucket: list[int] = []
+        size = 0
         for i in places:
             bucket.append(i)
-            if sum(num_bytes[j] for j in bucket) >= enough:
+            size += num_bytes[i]
+            enough = min(_BUCKET_BYTES, max(left // 2, _LEAST_BYTES)) if overlaps else _BUCKET_BYTES
+            if size >= enough:
                 yield bucket
-                bucket = []
+                left -= size
+                bucket, size = [], 0
         if bucket:
             yield bucket
 

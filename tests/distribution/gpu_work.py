@@ -106,7 +106,8 @@ def sums():
     found = {}
     for dtype in ("float32", "float64", "bfloat16", "float16"):
         for case, (scale, factor) in enumerate(((1.0, 1.0), (1.0, 1.0 / size), (rank, 0.5))):
-            arrays = [np.arange(n) % 7 + rank for n in (1, 0, 5, 70_001)]
+            # Small ones are brought together, more than one launch of that takes.
+            arrays = [np.arange(n) % 7 + rank for n in (1, 0, 5, 70_001, 4_100, *[3] * 125)]
             tensors = [keras.ops.convert_to_tensor(a, dtype) for a in arrays]
             attributes = {"processes": size, "scale": float(scale), "factor": factor}
             at_once = _core.apply("all_reduce", tensors, attributes)

@@ -250,6 +250,8 @@ def test_gradients_go_in_buckets(monkeypatch):
         ("cpu", [288, 32, 18432, 64, 401408, 128, 1280, 10], [[7, 6, 5, 4, 3, 2, 1, 0]]),
         ("gpu", [100, 200, 300], [[2, 1, 0]]),
         ("gpu", [1 << 25, 1 << 23, 1 << 23], [[2], [1], [0]]),
+        # Each message has half of what is left, and none is below 1 MB but the last.
+        ("gpu", [1 << 17, 1 << 18, 1 << 19, 1 << 20, 1 << 21], [[4], [3], [2], [1], [0]]),
     ],
 )
 def test_messages_leave_little_for_the_end(monkeypatch, kinds, sizes, expected):

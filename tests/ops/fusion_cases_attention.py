@@ -89,4 +89,7 @@ def _row(name, id):
 # test_attention.py has the values of all of these. cuDNN compiles a kernel for each kind of call,
 # so the tests of fusions have few.
 GRADIENTS = [_row("attention_grad", id) for id in (*SIZES, *FORMS)]
+FORWARD = [_row("attention", id) for id in (*SIZES, *FORMS)]
+# What a GPU computes by two products in float32: nothing is added or hidden, and heads are behind.
+PRODUCTS = {*SIZES, "op", "unscaled"} - set(NOT_TAKEN)
 CASES = [_row(name, id) for name in ("attention", "attention_grad") for id in ("square", "few")]

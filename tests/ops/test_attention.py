@@ -1,4 +1,4 @@
-"""Attention and its gradients in 16 bits, whatever kernels compute them, against float64."""
+"""Attention and its gradients, whatever kernels compute them, against float64."""
 
 from __future__ import annotations
 
@@ -73,7 +73,25 @@ def test_attention_and_its_gradients(case, dtype, device, rng):
         assert error <= TOLERANCE[dtype] * max(np.linalg.norm(expected), least)
 
 
-def test_float32_stays_as_it_is(device, rng):
+@pytest.mark.parametrize("allow_tf32", [False, True])
+@pytest.mark.parametrize("case", fusion_cases_attention.FORWARD, ids=lambda case: case.id)
+def test_float32_transposes_nothing(case, allow_tf32, device, rng):
+    inputs, attributes = harness.draw(case, rng, "float32")
+    program = fusions.compile_nodes(
+        case.op, inputs, attributes, device, optimize=True, allow_tf32=allow_tf32
+    )
+    taken = device != "cpu" and case.id in fusion_cases_attention.PRODUCTS
+    assert fusions.is_fused(program, "attention") == taken
+    got = fusions.run(program, inputs, device)[0]
+    result = np.zeros_like(got)  # the gradient is of no interest here
+    wanted = reference(*inputs[:3], result, *inputs[3:], **attributes)[0]
+    # TF32 rounds what is multiplied to 11 bits. In both, products of a size of up to 4 put four
+    # units into a share.
+    unit = 2.0**-11 if allow_tf32 and device != "cpu" else 2.0**-21
+    assert np.linalg.norm(got - wanted) <= 8 * unit * np.linalg.norm(wanted)
+
+
+def test_gradients_in_float32_stay_as_they_are(device, rng):
     case = next(case for case in fusion_cases_attention.GRADIENTS if case.id == "square")
     inputs, attributes = harness.draw(case, rng, "float32")
     program = fusions.compile_nodes(case.op, inputs, attributes, device, optimize=True)

@@ -64,7 +64,8 @@ bool hides(const Match& match) {
 std::optional<AttentionCall> attention_call(const Match& match) {
   AttentionCall call;
   call.dtype = match.spec("q").dtype;
-  if (call.dtype != DType::Float16 && call.dtype != DType::BFloat16) return std::nullopt;
+  const bool is_half = call.dtype == DType::Float16 || call.dtype == DType::BFloat16;
+  if (!is_half && call.dtype != DType::Float32) return std::nullopt;
   call.q = swapped_heads(match, "queries");
   call.v = swapped_heads(match, "values");
   const std::vector<int64_t>& turn = match.node("keys").attributes.get_ints("permutation");
@@ -134,12 +135,19 @@ std::unique_ptr<Kernel> plan_fused_attention(const Match& match) {
   call->y = swapped_heads(match, "result");
   const Shape y = {call->batch, call->heads, call->queries, call->value_size};
   if (match.spec("y by heads").shape != y) return nullptr;
-  return plan_attention_cudnn(*call, attention_arguments(match));
+  if (call->dtype != DType::Float32) {
+    return plan_attention_cudnn(*call, attention_arguments(match));
+  }
+  // Without transposes the nodes one by one have one launch for each product.
+  const bool transposes = call->q == HeadsAt::Back || call->k == HeadsAt::Back ||
+                          call->v == HeadsAt::Back || call->y == HeadsAt::Back;
+  if (!transposes || call->adds() || call->is_causal) return nullptr;
+  return plan_attention_products(*call, attention_arguments(match), match.allow_tf32());
 }
 
 std::unique_ptr<Kernel> plan_fused_attention_grad(const Match& match) {
   std::optional<AttentionCall> call = attention_call(match);
-  if (!call) return nullptr;
+  if (!call || call->dtype == DType::Float32) return nullptr;
   call->y = swapped_heads(match, "result");
   if (match.has("mask") && match.constant("zero") != 0.0) return nullptr;
   const bool fits = match.spec("dq") == match.spec("q") && match.spec("dk") == match.spec("k") &&

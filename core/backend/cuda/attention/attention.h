@@ -55,6 +55,11 @@ struct AttentionArguments {
 // divided by; these may be missing.
 std::unique_ptr<Kernel> plan_attention_cudnn(const AttentionCall& call,
                                              const AttentionArguments& arguments);
+// The same in float32, of a call that adds and hides nothing. It gives y alone: no gradient in
+// float32 asks for the logarithms.
+std::unique_ptr<Kernel> plan_attention_products(const AttentionCall& call,
+                                                const AttentionArguments& arguments,
+                                                bool allow_tf32);
 // The outputs are the gradients of q, k and v, which lie as these do; gy lies as y does. Two runs
 // have the same bits.
 std::unique_ptr<Kernel> plan_attention_grad_cudnn(const AttentionCall& call,

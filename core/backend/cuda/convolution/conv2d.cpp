@@ -78,11 +78,12 @@ bool suits_tf32(const Conv2DCall& call) {
     const int64_t most = g.kernel_width % 3 == 0 ? int64_t{1} << 29 : int64_t{1} << 26;
     return channels <= 128 && g.num_products() <= most;
   }
-  // The limit is from when cuDNN took another pass over the result for bias and activation, which
-  // is still so for any activation but relu.
-  if (taps == 1 && has_epilogue(call)) return channels <= 128;
   const int64_t depth = taps * (call.op == &op_conv2d ? g.input_channels : g.output_channels);
-  return channels <= 32 && depth <= 288 && g.num_products() <= int64_t{1} << 28;
+  const bool is_small = g.num_products() <= int64_t{1} << 28;
+  // Of larger ones cuDNN's kernels are so much faster that they have the time for another pass over
+  // the result, which activations but relu take.
+  if (taps == 1 && has_epilogue(call)) return channels <= 128 && is_small;
+  return channels <= 32 && depth <= 288 && is_small;
 }
 
 // Smaller ones are over before a ring of stages is full.
@@ -110,10 +111,10 @@ bool cuts_into_patches(const Conv2DCall& call) {
 
 // cuBLASLt's products of float32 with a kernel as it lies take longer than cuDNN's convolutions.
 // An activation of a product is another pass over the result; where cuDNN need not pad channels, it
-// has an engine with the activation in it.
+// has an engine with relu in it.
 bool suits_product(const Conv2DCall& call) {
   if (call.dtype == DType::Float32) return cuts_into_patches(call);
-  return call.activation.kind == Activation::Linear || call.geometry.input_channels % 8 != 0;
+  return call.activation.kind != Activation::Relu || call.geometry.input_channels % 8 != 0;
 }
 
 struct OwnCandidates {

@@ -102,11 +102,28 @@ __device__ __forceinline__ int channel_of(int j, int column) {
   return (j / kTogether * 4 + column / 2) * kWide + j % kTogether * 2 + column % 2;
 }
 
-template <typename T, int kTaps>
+// The ends of a convolution. A kernel of its own has any activation, since that needs registers.
+template <bool kAnyActivation>
+struct Ends {
+  Activation activation;
+  float alpha;
+
+  template <int kCount>
+  __device__ __forceinline__ void apply(float (&values)[kCount]) const {
+    if constexpr (kAnyActivation) {
+      activate_all(activation, values, alpha);
+    } else if (activation == Activation::Relu) {
+#pragma unroll
+      for (float& value : values) value = activate(Activation::Relu, value, 0.0f);
+    }
+  }
+};
+
+template <typename T, int kTaps, bool kAnyActivation>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     conv_narrow_kernel(const T* __restrict__ x, const T* __restrict__ kernel,
                        const T* __restrict__ bias, T* __restrict__ y, Conv c, Band band,
-                       Layout layout, bool has_relu) {
+                       Layout layout, Ends<kAnyActivation> ends) {
   begin_kernel();
   extern __shared__ __align__(16) char shared[];
   auto* tile = reinterpret_cast<Bits<T>*>(shared);
@@ -194,12 +211,13 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
                           first_channel;
 #pragma unroll
         for (int j = 0; j < kTiles; j += kWide / 2) {
+          float wide[kWide];
+#pragma unroll
+          for (int e = 0; e < kWide; ++e) wide[e] = sums[j + e / 2][half * 2 + e % 2];
+          ends.apply(wide);
           Vector<T, kWide> values;
 #pragma unroll
-          for (int e = 0; e < kWide; ++e) {
-            const float sum = sums[j + e / 2][half * 2 + e % 2];
-            values.values[e] = store<T>(has_relu ? activate(Activation::Relu, sum, 0.0f) : sum);
-          }
+          for (int e = 0; e < kWide; ++e) values.values[e] = store<T>(wide[e]);
           *reinterpret_cast<Vector<T, kWide>*>(target + channel_of<kWide>(j, 2 * t)) = values;
         }
       }
@@ -386,10 +404,8 @@ bool fits(const Conv2DCall& call) {
   const bool in_tensor_cores = call.dtype == DType::Float32
                                    ? call.allow_tf32
                                    : call.dtype == DType::Float16 || call.dtype == DType::BFloat16;
-  const Activation activation = call.activation.kind;
   if (!in_tensor_cores || g.groups != 1 || g.num_taps() > kMostTaps ||
       g.output_channels % kChannels != 0 || g.output_channels > 65535 ||
-      (activation != Activation::Linear && activation != Activation::Relu) ||
       Context::current().compute_capability() < 80) {
     return false;
   }
@@ -401,20 +417,30 @@ bool fits(const Conv2DCall& call) {
   return rows * columns * g.input_channels * item <= kMostShared;
 }
 
-template <typename T, int kTaps>
-std::unique_ptr<Kernel> plan_forward(const Conv2DCall& call) {
+template <typename T, int kTaps, bool kAnyActivation>
+std::unique_ptr<Kernel> plan_forward_with(const Conv2DCall& call) {
   const Conv c(call.geometry);
   const Band band(c, rows_of_band(c, sizeof(T)));
   const Layout layout = make_layout(c, band);
   const dim3 grid(layout.blocks, layout.channel_blocks);
   const auto bytes = static_cast<size_t>(band.bytes(sizeof(T)));
-  const bool has_bias = call.has_bias, has_relu = call.activation.kind == Activation::Relu;
+  const bool has_bias = call.has_bias;
+  const Ends<kAnyActivation> ends{call.activation.kind, static_cast<float>(call.activation.alpha)};
   return make_early_kernel("kerascnn conv2d_narrow", [=](const KernelArgs& args) {
-    conv_narrow_kernel<T, kTaps><<<grid, kThreads, bytes, static_cast<cudaStream_t>(args.stream)>>>(
+    const auto stream = static_cast<cudaStream_t>(args.stream);
+    conv_narrow_kernel<T, kTaps, kAnyActivation><<<grid, kThreads, bytes, stream>>>(
         input<T>(args, 0), input<T>(args, 1), has_bias ? input<T>(args, 2) : nullptr,
-        output<T>(args, 0), c, band, layout, has_relu);
+        output<T>(args, 0), c, band, layout, ends);
     check_launch("conv2d_narrow");
   });
+}
+
+template <typename T, int kTaps>
+std::unique_ptr<Kernel> plan_forward(const Conv2DCall& call) {
+  const Activation activation = call.activation.kind;
+  const bool is_plain = activation == Activation::Linear || activation == Activation::Relu;
+  return is_plain ? plan_forward_with<T, kTaps, false>(call)
+                  : plan_forward_with<T, kTaps, true>(call);
 }
 
 template <typename T, int kTaps>

@@ -12,6 +12,15 @@
 
 namespace kerascnn::cuda {
 
+// Where a matrix of a batch lies: the elements from one row to the next, and from one matrix to the
+// next; 0 where nothing is between them. It begins at a multiple of `start` elements, or is aligned
+// as memory is that was allocated.
+struct MatrixStrides {
+  int64_t row = 0;
+  int64_t matrix = 0;
+  int64_t start = 0;
+};
+
 // c (batch, m, n) = op(a) (batch, m, k) @ op(b) (batch, k, n), all row-major.
 struct GemmShape {
   int64_t batch = 1;
@@ -21,6 +30,7 @@ struct GemmShape {
   bool transpose_a = false;  // a is stored (batch, k, m)
   bool transpose_b = false;  // b is stored (batch, n, k)
   bool wide_result = false;  // of 16-bit matrices: c is float32
+  MatrixStrides a{}, b{}, c{};
 
   int64_t num_products() const { return batch * m * n * k; }
 };
@@ -39,8 +49,9 @@ class CublasLtGemm {
   CublasLtGemm(const CublasLtGemm&) = delete;
   CublasLtGemm& operator=(const CublasLtGemm&) = delete;
 
+  // `factor`, which matrices of integers don't take, multiplies the product.
   void run(const void* a, const void* b, const void* bias, void* c, void* workspace,
-           cudaStream_t stream);
+           cudaStream_t stream, double factor = 1.0);
   // False where the heuristics' list is shorter than the rank, or has nothing for a product of
   // integers. Then there is nothing to run.
   bool has_algorithm() const { return has_algorithm_; }
@@ -53,8 +64,10 @@ class CublasLtGemm {
   std::string op_;
   Context& context_;
   GemmShape shape_;
+  DType dtype_;
   int64_t result_bytes_;
-  DType scale_dtype_;  // of the factors alpha and beta
+  bool prefers_cluster_of_columns_;  // to the first of the heuristics' list
+  DType scale_dtype_;                // of the factors alpha and beta
   UniqueHandle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> operation_;
   UniqueHandle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy> left_;
   UniqueHandle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy> right_;
