@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
+from kerascnn.device import canonical_name
 from kerascnn.device import current as current_device
 from kerascnn.distribution import processes, replicas
 from kerascnn.distribution.device_mesh import DeviceMesh, list_devices
@@ -72,6 +73,7 @@ class DataParallel:
         _check_devices([str(name) for name in device_mesh.devices.reshape(-1)])
         self._device_mesh = device_mesh
         self.auto_shard_dataset = bool(auto_shard_dataset)
+        self._devices_together: Any = None
 
     @property
     def device_mesh(self) -> DeviceMesh:
@@ -97,6 +99,18 @@ class DataParallel:
     def data_shard_id(self) -> int:
         """Which share of each batch this process takes, from 0."""
         return processes.process_id()
+
+    def _group(self) -> Any:
+        """Returns the devices of this process that train together, None for one."""
+        names = _plain([str(name) for name in self._device_mesh.devices.reshape(-1)])
+        if len(names) == 1:
+            return None
+        if self._devices_together is None:
+            from kerascnn.distribution.local_replicas import LocalGroup
+
+            devices = ["cpu" if n.startswith("cpu") else canonical_name(n) for n in names]
+            self._devices_together = LocalGroup(devices, names)
+        return self._devices_together
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
@@ -137,17 +151,26 @@ def _check_devices(names: list[str]) -> None:
                 f"all of these and no other. Received: {names}"
             )
         return
-    if len(names) > 1:
+    kinds = {"cpu" if name.startswith("cpu") else "gpu" for name in _plain(names)}
+    if len(kinds) > 1:
         raise ValueError(
-            f"One process computes on one device. Received {len(names)}: {names}. Start one "
-            f"process for each with a launcher: mpirun -n {len(names)} python ..."
+            "The devices that train together are CPUs or GPUs, because each computes the same. "
+            f"Received: {names}"
         )
-    kind = "cpu" if names[0].lower().startswith("cpu") else "gpu"
-    known = list_devices(kind)
-    if names[0].lower().replace("cuda", "gpu") not in known:
-        raise ValueError(
-            f"There is no device {names[0]!r}; there are {known or 'none of its kind'}."
-        )
+    known = list_devices(kinds.pop())
+    for name, plain in zip(names, _plain(names), strict=True):
+        if plain not in known:
+            raise ValueError(
+                f"There is no device {name!r}; there are {known or 'none of its kind'}."
+            )
+    if len(set(_plain(names))) < len(names):
+        raise ValueError(f"A device can't be listed twice. Received: {names}")
+
+
+def _plain(names: Sequence[str]) -> list[str]:
+    """Returns the names as `list_devices` gives them."""
+    lower = [name.lower().replace("cuda", "gpu") for name in names]
+    return [name if ":" in name else f"{name}:0" for name in lower]
 
 
 def set_distribution(value: Any) -> None:
@@ -167,11 +190,13 @@ def set_distribution(value: Any) -> None:
             "set_distribution() takes a keras.distribution.DataParallel, or None. Received: "
             f"{value!r} of type {type(value).__name__}"
         )
-    _distribution = value
-    if value is None or processes.engine() is None:
+    if value is None:
         replicas.activate(None)
-    else:
+    elif processes.engine() is not None:
         replicas.activate(replicas.Replicas(processes.engine(), value.auto_shard_dataset))
+    else:
+        replicas.activate(None, value._group())
+    _distribution = value
 
 
 def distribution() -> DataParallel | None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerascnn import _core, dtypes
+from kerascnn.distribution import replicas
 from kerascnn.training.chunks import host_memory
 from kerascnn.training.device_state import StagedTensor, StepState
-from kerascnn.training.steps import BatchSource, Step
+from kerascnn.training.steps import PREDICT, BatchSource, Step
 
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
@@ -169,10 +170,34 @@ class RingRoute:
         self._sent_at = time.perf_counter()
 
 
+class SharedRoute:
+    """Copies to each of several devices of this process its share of a batch, and runs the step.
+
+    Args:
+        model: the model.
+        kind: the kind of step.
+        source: what batches look like; `rows` and `counts` are left to the route.
+        state: the counters of the first device.
+    """
+
+    def __init__(self, model: StepMachinery, kind: str, source: BatchSource, state: StepState):
+        self.step: Step = model._compiled_step(kind, source, state)
+        self._device = state.device
+
+    def put(self, arrays: Sequence[Any]) -> None:
+        """Takes a batch."""
+        self.step.run(self.step.stage(arrays, self._device), 1)
+
+    def flush(self) -> None:
+        """Does nothing: no batch waits."""
+
+
 def make_route(
     model: StepMachinery, kind: str, source: BatchSource, state: StepState, is_on_device: bool
-) -> DirectRoute | RingRoute:
+) -> DirectRoute | RingRoute | SharedRoute:
     """Makes the route for batches like `source`, on the host or on the state's device."""
+    if replicas.local_group() is not None and kind != PREDICT:
+        return SharedRoute(model, kind, source, state)
     lengths = {shape[0] for shape, _ in source.specs}  # all batches of a ring have one length
     is_direct = is_on_device or state.device == "cpu" or len(lengths) > 1
     route = DirectRoute if is_direct else RingRoute

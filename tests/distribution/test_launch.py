@@ -217,7 +217,7 @@ def test_a_timeout_that_is_none(fresh, value):
 
     fresh.setenv("KERASCNN_DISTRIBUTION_TIMEOUT", value)
     with pytest.raises(ValueError, match="KERASCNN_DISTRIBUTION_TIMEOUT must be a number of sec"):
-        processes._patience()
+        processes.patience()
 
 
 class TestDistributions:

@@ -165,10 +165,18 @@ struct NcclMembership {
   }
 };
 
-// Both are never destroyed: at process exit the driver may be gone before this library's static
-// objects are.
-std::atomic<NcclMembership*> membership{nullptr};
+// What this process has joined by each of its devices: one of them where a launcher has started
+// several processes, and several where it trains on them by itself. All are never destroyed: at
+// process exit the driver may be gone before this library's static objects are, and captured graphs
+// refer to communicators that were replaced.
+constexpr int kMostDevices = 64;
+std::array<std::atomic<NcclMembership*>, kMostDevices> memberships{};
 std::atomic<NcclLibrary*> opened_nccl{nullptr};
+std::atomic<bool> has_aborted_sums{false};
+
+NcclMembership* membership_of(int device) {
+  return device < 0 || device >= kMostDevices ? nullptr : memberships[device].load();
+}
 
 NcclLibrary& nccl_library() {
   NcclLibrary* const library = opened_nccl.load();
@@ -190,20 +198,16 @@ int nccl_dtype(DType dtype) {
 }
 
 NcclMembership& joined(std::string_view op, int64_t processes) {
-  NcclMembership* const found = membership.load();
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  NcclMembership* const found = membership_of(device);
   const int64_t there = found == nullptr ? 1 : found->processes;
   if (there != processes) {
     throw DeviceError(message(
-        op, ": it is for ", processes, " processes, but the GPU of this one is connected with ",
-        there == 1 ? "none" : message("those of ", there),
-        "; call keras.distribution.initialize() ",
-        "before anything else in each of them, and let them compute on GPUs there"));
-  }
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  if (device != found->device) {
-    throw DeviceError(message(op, ": ", found->who(), " was asked to sum on cuda:", device,
-                              "; a process trains on the GPU that it joined the others with"));
+        op, ": it is for ", processes, " GPUs, but cuda:", device, " of this process is connected ",
+        there == 1 ? "with no other" : message("as one of ", there),
+        "; call keras.distribution.initialize() before anything else in each process, and train on "
+        "the GPU that it gets, or name this process' GPUs in DataParallel(devices=...)"));
   }
   return *found;
 }
@@ -251,7 +255,10 @@ class NcclCollectives final : public GpuCollectives {
 
   void join(int device, const std::string& id, int64_t rank, int64_t processes,
             double patience) override {
-    if (membership.load() != nullptr) throw DeviceError("NCCL: this process has joined already");
+    if (device < 0 || device >= kMostDevices) {
+      throw DeviceError(message("NCCL: kerascnn connects GPUs up to cuda:", kMostDevices - 1,
+                                ", received cuda:", device));
+    }
     if (id.size() != kNcclIdBytes) {
       throw ValueError(message("NCCL: an id has ", kNcclIdBytes, " bytes, received ", id.size()));
     }
@@ -261,14 +268,17 @@ class NcclCollectives final : public GpuCollectives {
     const NcclResult result = start_to_join(*member, id, patience);
     member->expect(result, "initialize", "ncclCommInitRank");
     check_sum(*member, patience);
-    membership = member;
+    memberships[device] = member;
   }
 
   GpuMeetings meetings() override {
     GpuMeetings result;
-    if (NcclMembership* const member = membership.load(); member != nullptr) {
+    for (const auto& membership : memberships) {
+      NcclMembership* const member = membership.load();
+      if (member == nullptr) continue;
       result = member->log.state();
-      if (!has_aborted_) result.failure = failure_of(*member);
+      if (!has_aborted_sums) result.failure = failure_of(*member);
+      if (!result.failure.empty()) break;
     }
     result.is_reported = is_giving_up_reported();
     return result;
@@ -276,14 +286,17 @@ class NcclCollectives final : public GpuCollectives {
 
   void give_up(const std::string& reason) override {
     give_up_devices(reason);
-    NcclMembership* const member = membership.load();
-    if (member == nullptr || has_aborted_.exchange(true)) return;
-    // Kernels that wait for others end at once. The call itself returns when nothing refers to the
-    // communicator any more, which captured graphs do, so nobody waits for it.
-    std::thread([member] {
-      (void)cudaSetDevice(member->device);
-      (void)member->library.call.comm_abort(member->comm);
-    }).detach();
+    if (has_aborted_sums.exchange(true)) return;
+    for (const auto& membership : memberships) {
+      NcclMembership* const member = membership.load();
+      if (member == nullptr) continue;
+      // Kernels that wait for others end at once. The call itself returns when nothing refers to
+      // the communicator any more, which captured graphs do, so nobody waits for it.
+      std::thread([member] {
+        (void)cudaSetDevice(member->device);
+        (void)member->library.call.comm_abort(member->comm);
+      }).detach();
+    }
   }
 
  private:
@@ -363,8 +376,6 @@ class NcclCollectives final : public GpuCollectives {
                                 member.library.version_text()));
     }
   }
-
-  std::atomic<bool> has_aborted_{false};
 };
 
 }  // namespace
@@ -392,8 +403,10 @@ void sum_over_processes(std::string_view op, int64_t processes,
 }
 
 void note_meetings(int64_t count, cudaStream_t stream) {
-  NcclMembership* const member = membership.load();
-  if (member != nullptr && count > 0) member->log.note(count, stream);
+  if (count == 0) return;
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  if (NcclMembership* const member = membership_of(device)) member->log.note(count, stream);
 }
 
 GpuCollectives& nccl_collectives() {
