@@ -114,6 +114,11 @@ class LocalGroup:
             found.refresh(core)
         return found
 
+    def refresh(self, stand_ins: Iterable[tuple[Any, Any]]) -> None:
+        """Brings the variables of other devices up to date; see `LocalReplica.stand_ins`."""
+        for core, _ in stand_ins:
+            self.known_mirror(core)
+
     def values(self, core: Any) -> list[np.ndarray]:
         """Returns what the devices hold, or the first one's value where the others have none."""
         mirror = self.known_mirror(core)

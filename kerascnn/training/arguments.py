@@ -47,7 +47,7 @@ class Running:
             except _core.DeviceError:
                 if not issubclass(kind, _core.DeviceError):
                     raise
-            # The error that is on its way says what happened to the device.
+                # The error that is on its way says what happened to the device.
 
     def _close_feeds(self, ended: bool) -> None:
         for feed in self._feeds:

@@ -133,6 +133,11 @@ class Feed:
         )
 
     @property
+    def steps(self) -> list[Any]:
+        """Returns the steps for whole batches and for the last, shorter one, as far as needed."""
+        return [step for step in (self._main, self._tail) if step is not None]
+
+    @property
     def output_buffers(self) -> OutputBuffers | None:
         """Returns the buffers for outputs of whole batches, if the steps use some."""
         return None if self._main is None else self._main.buffers

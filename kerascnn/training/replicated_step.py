@@ -98,7 +98,7 @@ def replicated_step(
     steps = []
     for replica, own in zip(group.replicas, states_of(model, group, state), strict=True):
         with replica.recording():
-            steps.append(model._compiled_step(kind, _own_source(replica, source), own))
+            steps.append(model._compiled_step(kind, own_source(replica, source), own))
     return joined(group, steps)
 
 
@@ -134,7 +134,7 @@ def states_of(model: StepMachinery, group: LocalGroup, state: StepState) -> list
     return [state, *state.others]
 
 
-def _own_source(replica: LocalReplica, source: BatchSource) -> BatchSource:
+def own_source(replica: LocalReplica, source: BatchSource) -> BatchSource:
     """Returns where one device's share of each batch comes from."""
     which = rows_to_compute(replica, source.batch_size)
 

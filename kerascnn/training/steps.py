@@ -217,7 +217,8 @@ def compile_step(
     recording.trace = None
     stand_ins: list[tuple[Any, Any]] = []
     if replica is not None:
-        stand_ins = replica.stand_ins(trace.graph, [state.step.core], model._all_metrics())
+        own = [state.step.core, *([] if buffers is None else buffers.variables)]
+        stand_ins = replica.stand_ins(trace.graph, own, model._all_metrics())
     program = _core.Program.compile(
         trace.graph,
         leaves,

@@ -31,6 +31,7 @@ from kerascnn.training.loops import (
     run_test,
 )
 from kerascnn.training.prediction import Predictor
+from kerascnn.training.replicated_prediction import is_shared, predict_on_devices
 from kerascnn.training.shares import SharedPrediction
 from kerascnn.training.sources import as_data, unpack_validation_data
 from kerascnn.training.step_methods import StepMethods
@@ -412,6 +413,8 @@ class Trainer(StepMethods, StatelessTrainer):
             return end(found, as_tensor)
         data = as_data(x, prepare=self._host_preparation())
         size = standardize_batch_size(batch_size, data, steps, "steps")
+        if is_shared(self, data, size, steps, callbacks):
+            return predict_on_devices(self, data, size, steps, verbose, as_tensor)
         shared = SharedPrediction(data, size, steps)
         data, steps = shared.data, shared.steps
         feed = self._feed(PREDICT, data, size, once=True)
