@@ -1,6 +1,9 @@
 #include "core/backend/local_collectives.h"
 
 #include <cstring>
+#include <utility>
+
+#include "core/base/error.h"
 
 namespace kerascnn {
 
@@ -18,9 +21,9 @@ void LocalMeeting::meet() {
   if (is_over()) changed_.notify_all();
   changed_.wait(lock, [&] { return meetings_ != meeting || is_over(); });
   if (meetings_ != meeting) return;
-  throw MeetingEnded(has_failed_ ? "all_reduce: another device has failed"
-                                 : "all_reduce: another device is done, though this one has a sum "
-                                   "left; the devices have to compute the same sums");
+  throw DeviceError(has_failed_ ? "another device has failed"
+                                : "another device is done, though this one has a sum left; the "
+                                  "devices have to compute the same sums");
 }
 
 void LocalMeeting::exchange(int64_t rank, const void* send, void* receive, int64_t block_bytes) {
@@ -57,10 +60,10 @@ void LocalMeeting::leave() {
   changed_.notify_all();
 }
 
-void LocalMeeting::fail() {
+bool LocalMeeting::fail() {
   const std::lock_guard lock(mutex_);
-  has_failed_ = true;
   changed_.notify_all();
+  return !std::exchange(has_failed_, true);
 }
 
 std::shared_ptr<const Collectives> local_collectives(const std::shared_ptr<LocalMeeting>& meeting,

@@ -9,30 +9,24 @@
 #include <vector>
 
 #include "core/backend/collectives.h"
-#include "core/base/error.h"
 
 namespace kerascnn {
-
-// What those are told who wait for a device that has failed, or that is done.
-class MeetingEnded final : public DeviceError {
- public:
-  using DeviceError::DeviceError;
-};
 
 class LocalMeeting {
  public:
   explicit LocalMeeting(int64_t size) : size_(size), sent_(size) {}
 
-  // As `Collectives` says, by the thread of device `rank`. They throw MeetingEnded where not all
+  // As `Collectives` says, by the thread of device `rank`. They throw DeviceError where not all
   // devices come.
   void exchange(int64_t rank, const void* send, void* receive, int64_t block_bytes);
   void gather(int64_t rank, const void* send, void* receive, int64_t block_bytes);
 
   // All devices begin, and none has come anywhere.
   void begin();
-  // A device comes to no further meeting, because it is done, or because it has failed.
+  // A device comes to no further meeting, because it is done.
   void leave();
-  void fail();
+  // Or because it has failed: those that wait for it fail too. Returns whether it is the first.
+  bool fail();
 
  private:
   // Returns when all have come.

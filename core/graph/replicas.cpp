@@ -34,16 +34,6 @@ namespace {
   }
 }
 
-bool is_consequence(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const MeetingEnded&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
-
 std::string text_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -140,8 +130,7 @@ class Replicas::Worker {
 Replicas::Replicas(const std::vector<Device>& devices, std::vector<std::string> names)
     : devices_(devices),
       names_(std::move(names)),
-      meeting_(std::make_shared<LocalMeeting>(size())),
-      errors_(devices.size()) {
+      meeting_(std::make_shared<LocalMeeting>(size())) {
   if (devices_.empty() || names_.size() != devices_.size()) {
     throw ValueError(message("replicas: expected a name for each of at least one device, received ",
                              devices_.size(), " devices and ", names_.size(), " names"));
@@ -174,16 +163,16 @@ void Replicas::run_one(const std::function<void(int64_t)>& work, int64_t replica
     work(replica);
     meeting_->leave();
   } catch (...) {
-    errors_[replica] = std::current_exception();
-    if (meets && !is_consequence(errors_[replica])) {
-      release_others(names_[replica] + ": " + text_of(errors_[replica]));
-    }
+    // What fails after the first device does so because of it.
+    if (!meeting_->fail()) return;
+    error_ = std::current_exception();
+    failed_ = replica;
+    if (meets) release_sums(names_[replica] + ": " + text_of(error_));
   }
 }
 
-// On GPUs sums may have begun that wait for this device for ever.
-void Replicas::release_others(const std::string& failure) const {
-  meeting_->fail();
+// On GPUs sums may have begun that wait for the one that has failed for ever.
+void Replicas::release_sums(const std::string& failure) const {
   if (devices_.front().type == DeviceType::Cuda && size() > 1) gpu_collectives().give_up(failure);
 }
 
@@ -191,21 +180,12 @@ void Replicas::run(const std::function<void(int64_t)>& work, bool meets) {
   const std::lock_guard lock(turn_);
   start_workers();
   meeting_->begin();
-  std::fill(errors_.begin(), errors_.end(), nullptr);
   for (int64_t i = 1; i < size(); ++i) {
     workers_[i - 1]->begin([this, &work, i, meets] { run_one(work, i, meets); });
   }
   run_one(work, 0, meets);
   for (const auto& worker : workers_) worker->wait();
-  const auto by_itself = [](const std::exception_ptr& error) {
-    return error != nullptr && !is_consequence(error);
-  };
-  auto found = std::find_if(errors_.begin(), errors_.end(), by_itself);
-  if (found == errors_.end()) {
-    found = std::find_if(errors_.begin(), errors_.end(),
-                         [](const std::exception_ptr& error) { return error != nullptr; });
-  }
-  if (found != errors_.end()) rethrow_named(*found, names_[found - errors_.begin()]);
+  if (error_ != nullptr) rethrow_named(std::exchange(error_, nullptr), names_[failed_]);
 }
 
 ReplicatedProgram::ReplicatedProgram(std::shared_ptr<Replicas> replicas,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -62,14 +63,15 @@ class Replicas {
 
   void start_workers();
   void run_one(const std::function<void(int64_t)>& work, int64_t replica, bool meets);
-  void release_others(const std::string& failure) const;
+  void release_sums(const std::string& failure) const;
 
   const std::vector<Device> devices_;
   const std::vector<std::string> names_;
   const std::shared_ptr<LocalMeeting> meeting_;
   std::vector<std::shared_ptr<const Collectives>> seen_;
   std::mutex turn_;
-  std::vector<std::exception_ptr> errors_;
+  std::exception_ptr error_;  // of the first that failed
+  int64_t failed_ = 0;
   std::vector<std::shared_ptr<Worker>> workers_;
   int workers_process_ = 0;  // a fork has no threads
 };

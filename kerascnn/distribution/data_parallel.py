@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from kerascnn.device import canonical_name
+from kerascnn.device import canonical_name, is_chosen
 from kerascnn.device import current as current_device
 from kerascnn.distribution import processes, replicas
 from kerascnn.distribution.device_mesh import DeviceMesh, list_devices
@@ -19,20 +19,23 @@ _distribution: DataParallel | None = None
 class DataParallel:
     """Each device has all weights and computes a share of each batch.
 
-    With it set, `fit`, `evaluate` and `train_on_batch` take batches of which each process computes
-    its share, and losses, metrics, gradients and weights are those of one device on the whole
-    batches, to rounding; see `docs/distribution.md`. With one device nothing changes.
+    The devices are those of several processes, one each, or several of one process. With it set,
+    `fit`, `evaluate` and `train_on_batch` take batches of which each device computes its share, and
+    losses, metrics, gradients and weights are those of one device on the whole batches, to
+    rounding; see `docs/distribution.md`. With one device nothing changes.
 
     Args:
         device_mesh: a `DeviceMesh` with one axis, in place of `devices`.
-        devices: names of devices, by default `list_devices()`: those of all processes.
+        devices: names of devices, by default `list_devices()`: those of all processes, or all of
+            this one; where a device was chosen (`keras.config.set_device`, `keras.device`,
+            `KERASCNN_DEVICE=gpu:1`), that one. Of one process, the first has the weights of models.
         auto_shard_dataset: whether all processes have the same data, of which each takes its share.
             Otherwise generators, `PyDataset`s and other sources of batches give each process its
             own samples. Arrays are always the same in all processes.
 
     Raises:
-        ValueError: for `device_mesh` together with `devices`, a device listed twice, and devices
-            that are not those of all processes.
+        ValueError: for `device_mesh` together with `devices`, a device listed twice or not there,
+            CPUs together with GPUs, and devices that are not those of all processes.
         RuntimeError: where a launcher has started several processes and `initialize()` was not
             called, and where this one computes on another device than it joined the others with.
 
@@ -130,7 +133,9 @@ def _default_devices() -> list[str]:
     if processes.num_processes() > 1:
         return list_devices(processes.device_kind())
     current = current_device()
-    return ["cpu:0"] if current == "cpu" else [current.replace("cuda", "gpu")]
+    if current == "cpu":
+        return list_devices("cpu")
+    return [current.replace("cuda", "gpu")] if is_chosen() else list_devices("gpu")
 
 
 def _check_devices(names: list[str]) -> None:
@@ -181,6 +186,7 @@ def set_distribution(value: Any) -> None:
 
     Raises:
         TypeError: for anything else.
+        RuntimeError: for several GPUs of this process, without NCCL or where it can't connect them.
 
     >>> keras.distribution.set_distribution(None)
     """

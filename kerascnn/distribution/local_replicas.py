@@ -10,7 +10,6 @@ the core (core/graph/replicas.h); Python works for one device after the other.
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import os
 import weakref
@@ -174,6 +173,8 @@ def _connect(devices: tuple[str, ...]) -> None:
     global _connected
     if devices == _connected:
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     from kerascnn.distribution import nccl, processes
 
     for name, value in nccl.SETTINGS.items():
@@ -186,7 +187,7 @@ def _connect(devices: tuple[str, ...]) -> None:
         _core.join_nccl(index, nccl_id, rank, len(devices), patience)
 
     _connected = ()
-    with concurrent.futures.ThreadPoolExecutor(len(devices)) as threads:
+    with ThreadPoolExecutor(len(devices)) as threads:
         for joined in [threads.submit(join, rank) for rank in range(len(devices))]:
             joined.result()
     _connected = devices

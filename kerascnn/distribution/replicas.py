@@ -162,6 +162,12 @@ def as_replica(replica: Replicas) -> Iterator[None]:
         _here.reset(token)
 
 
+def on_first_device() -> contextlib.AbstractContextManager[None]:
+    """A block that records what the first of several devices of this process computes."""
+    group = local_group()
+    return contextlib.nullcontext() if group is None else group.replicas[0].recording()
+
+
 def is_first() -> bool:
     """Tells whether this process writes files and shows progress: it is the first, or alone."""
     return _active is None or _active.is_first

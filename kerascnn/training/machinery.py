@@ -26,8 +26,6 @@ from kerascnn.training.kept_feeds import OF_RUNS, KeptFeeds, form_of
 from kerascnn.training.layer_settings import LayerSettings
 from kerascnn.training.logs import flat_logs, host_results
 from kerascnn.training.loops import step_logs
-from kerascnn.training.replicated_feed import ReplicatedFeed
-from kerascnn.training.replicated_step import replicated_step
 from kerascnn.training.shares import own_part
 from kerascnn.training.steps import (
     PREDICT,
@@ -169,6 +167,8 @@ class StepMachinery:
         """Returns the step from the cache, or traces and compiles it once for each signature."""
         group = replicas.local_group()
         if group is not None and kind != PREDICT:
+            from kerascnn.training.replicated_step import replicated_step
+
             return replicated_step(self, group, kind, source, state)
         parts = state.parts or self._find_parts()
         variables, layers = parts.variables, parts.layers
@@ -249,12 +249,14 @@ class StepMachinery:
         batch_size: int,
         generator: np.random.Generator | None = None,
         once: bool = False,
-    ) -> Feed | BatchFeed | ReplicatedFeed:
+    ) -> Any:
         group = replicas.local_group() if kind != PREDICT else None
         with self._finding_parts_once():
             if isinstance(data, BatchStream):
                 return BatchFeed(self, kind, data)
             if group is not None:
+                from kerascnn.training.replicated_feed import ReplicatedFeed
+
                 state = self._prepare(kind, data)
                 feed = ReplicatedFeed(self, group, kind, data, batch_size, state, generator, once)
             elif once:

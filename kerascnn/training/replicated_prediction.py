@@ -5,8 +5,8 @@ The devices don't wait for one another, so each has the loop of `predict` to its
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextvars
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,7 +81,7 @@ def predict_on_devices(
 
 def _run_all(model: StepMachinery, predictors: list[Predictor]) -> list[Any]:
     """Runs them at the same time. All have ended where one fails, or on Ctrl-C."""
-    with concurrent.futures.ThreadPoolExecutor(len(predictors)) as threads:
+    with ThreadPoolExecutor(len(predictors)) as threads:
         runs = [
             threads.submit(contextvars.copy_context().run, predictor.run, None)
             for predictor in predictors

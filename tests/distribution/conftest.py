@@ -78,7 +78,7 @@ def start_on_gpus(size: int, *arguments: object, script: Path = WORK, **variable
     running = []
     for rank in range(size):
         place = {**address, "RANK": str(rank), "LOCAL_RANK": str(rank)} if size > 1 else {}
-        given = {"KERASCNN_DEVICE": "gpu", **place, **variables}
+        given = {"KERASCNN_DEVICE": "gpu" if size > 1 else "gpu:0", **place, **variables}
         output = tempfile.TemporaryFile("w+")  # noqa: SIM115
         process = subprocess.Popen(
             command, env=environment(**given), stdout=output, stderr=subprocess.STDOUT
