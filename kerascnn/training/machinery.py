@@ -258,7 +258,9 @@ class StepMachinery:
                 from kerascnn.training.replicated_feed import ReplicatedFeed
 
                 state = self._prepare(kind, data)
-                feed = ReplicatedFeed(self, group, kind, data, batch_size, state, generator, once)
+                feed: Any = ReplicatedFeed(
+                    self, group, kind, data, batch_size, state, generator, once
+                )
             elif once:
                 feed = self._feed_for_once(kind, data, batch_size)
             else:

@@ -40,7 +40,7 @@ def is_shared(
 
 
 def predict_on_devices(
-    model: Any, data: ArrayData, batch_size: int, steps: int | None, verbose: Any, as_tensor: bool
+    model: Any, data: Any, batch_size: int, steps: int | None, verbose: Any, as_tensor: bool
 ) -> Any:
     """Returns the outputs for all rows, with the bits that one device has.
 
