@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 
@@ -21,6 +22,13 @@ CollectivesScope::CollectivesScope(std::shared_ptr<const Collectives> collective
     : before_(std::exchange(collectives_here, std::move(collectives))) {}
 
 CollectivesScope::~CollectivesScope() { collectives_here = std::move(before_); }
+
+void meet_devices_of_process() {
+  if (collectives_here == nullptr) return;
+  const char sent = 0;
+  std::vector<char> received(static_cast<size_t>(collectives_here->processes));
+  collectives_here->gather(&sent, received.data(), 1);
+}
 
 void set_collectives(std::shared_ptr<const Collectives> collectives) {
   active_collectives() = std::move(collectives);

@@ -41,6 +41,9 @@ class CollectivesScope {
   std::shared_ptr<const Collectives> before_;
 };
 
+// Returns when all devices of this process have come here, where the thread's is one of several.
+void meet_devices_of_process();
+
 // Throws DeviceError, which begins with the op's name, where there are none or where they are of
 // another number of processes.
 std::shared_ptr<const Collectives> collectives_for(std::string_view op, int64_t processes);

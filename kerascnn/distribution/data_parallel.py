@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from kerascnn.device import canonical_name, is_chosen
 from kerascnn.device import current as current_device
+from kerascnn.device import is_chosen
 from kerascnn.distribution import processes, replicas
 from kerascnn.distribution.device_mesh import DeviceMesh, list_devices
 from kerascnn.distribution.launch import find_world
@@ -109,10 +109,9 @@ class DataParallel:
         if len(names) == 1:
             return None
         if self._devices_together is None:
-            from kerascnn.distribution.local_replicas import LocalGroup
+            from kerascnn.distribution.local_replicas import group_of
 
-            devices = ["cpu" if n.startswith("cpu") else canonical_name(n) for n in names]
-            self._devices_together = LocalGroup(devices, names)
+            self._devices_together = group_of(names)
         return self._devices_together
 
     @contextlib.contextmanager

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 
 from kerascnn import _core
+from kerascnn.device import canonical_name
 from kerascnn.distribution import replicas
 from kerascnn.distribution.replicas import Replicas
 
@@ -78,8 +79,7 @@ class LocalGroup:
         names: what users call them.
 
     Raises:
-        ImportError: for several GPUs without NCCL.
-        RuntimeError: where NCCL can't connect them.
+        RuntimeError: for several GPUs without NCCL, or where it can't connect them.
     """
 
     def __init__(self, devices: Sequence[str], names: Sequence[str]):
@@ -162,6 +162,26 @@ class LocalGroup:
             "would not get the same weights. For a loop of your own start one process for each "
             "device with a launcher, or call keras.distribution.set_distribution(None)."
         )
+
+
+# Distributions over the same devices take turns, and share what stands on them.
+_groups: weakref.WeakValueDictionary[tuple[str, ...], LocalGroup] = weakref.WeakValueDictionary()
+
+
+def group_of(names: Sequence[str]) -> LocalGroup:
+    """The group of some devices, the same one while somebody has it.
+
+    Args:
+        names: the devices as `list_devices` calls them; the first has the weights of models.
+
+    Raises:
+        RuntimeError: see `LocalGroup`.
+    """
+    found = _groups.get(tuple(names))
+    if found is None:
+        devices = ["cpu" if name.startswith("cpu") else canonical_name(name) for name in names]
+        found = _groups[tuple(names)] = LocalGroup(devices, names)
+    return found
 
 
 # The GPUs that are connected now. They stay so when the distribution changes.

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 
+#include "core/backend/collectives.h"
 #include "core/backend/cuda/runtime/cupti_tracer.h"
 #include "core/backend/cuda/runtime/nccl.h"
 #include "core/backend/dependencies.h"
@@ -321,16 +322,33 @@ void GraphExecutor::run(int64_t steps) {
     return;
   }
   if (steps == 1 && (meetings_ > 0 || ++single_runs_ > kSingleRunsInLoop)) {
-    launch_turns(straight_, {.size = 1, .turns = 1});
+    launch_straight({{.size = 1, .turns = 1}});
     return;
   }
-  for (const LoopRun& run : sizes_.plan(steps)) {
-    if (uses_loops_) {
-      launch_loop(run.size, run.turns);
-    } else {
-      launch_turns(straight_, run);
-    }
+  const std::vector<LoopRun> runs = sizes_.plan(steps);
+  if (!uses_loops_) {
+    launch_straight(runs);
+    return;
   }
+  for (const LoopRun& run : runs) launch_loop(run.size, run.turns);
+}
+
+void GraphExecutor::launch_straight(const std::vector<LoopRun>& runs) {
+  if (meetings_ > 0) {
+    // Where this process has other devices in the sums, all of them make their graphs first: what
+    // making one asks of the driver may wait for devices, one of which would wait in a sum for the
+    // graph that is being made.
+    for (const LoopRun& run : runs) (void)find_or_capture(straight_, run.size);
+    meet_devices_of_process();
+  }
+  for (const LoopRun& run : runs) launch_turns(straight_, run);
+}
+
+GraphExecutor::Captured& GraphExecutor::find_or_capture(std::map<int64_t, Captured>& graphs,
+                                                        int64_t steps) {
+  const auto found = graphs.find(steps);
+  if (found != graphs.end()) return found->second;
+  return graphs.emplace(steps, capture_straight(steps)).first->second;
 }
 
 // Does the same as run(), but the host repeats the turns, because CUPTI does not know the kernels
@@ -346,12 +364,11 @@ void GraphExecutor::run_profiled(int64_t steps) {
 }
 
 void GraphExecutor::launch_turns(std::map<int64_t, Captured>& graphs, const LoopRun& run) {
-  auto found = graphs.find(run.size);
-  if (found == graphs.end()) found = graphs.emplace(run.size, capture_straight(run.size)).first;
+  const Captured& graph = find_or_capture(graphs, run.size);
   for (int64_t turn = 0; turn < run.turns; ++turn) {
     const cudaStream_t stream = context_.stream();
     check_given_up();
-    check(cudaGraphLaunch(found->second.exec.get(), stream), "cudaGraphLaunch");
+    check(cudaGraphLaunch(graph.exec.get(), stream), "cudaGraphLaunch");
     ++counters_.graph_launches;
     note_meetings(meetings_ * run.size, stream);
   }

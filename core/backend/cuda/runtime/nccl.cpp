@@ -64,7 +64,7 @@ struct NcclLibrary {
 };
 
 NcclLibrary::NcclLibrary(const std::string& name) : file(name) {
-  const char* const what_fails = "the GPUs of several processes can't be connected";
+  const char* const what_fails = "several GPUs can't be connected";
   const OpenedLibrary library(name, what_fails,
                               "pip install nvidia-nccl-cu13, or kerascnn's extra \"nccl\"");
   library.find("ncclGetVersion", call.get_version);
@@ -219,6 +219,68 @@ struct Joining {
   NcclHandle comm = nullptr;
 };
 
+// A first sum makes connections, which can't be made later while a graph is captured, and shows
+// that they work. It has its memory before the devices meet: where they are of one process,
+// allocating could wait for a device that waits in the sum already.
+class FirstSum {
+ public:
+  FirstSum() {
+    check(cudaMalloc(reinterpret_cast<void**>(&data_), kCount * sizeof(float)), "cudaMalloc");
+    check(cudaMemsetAsync(data_, 0, kCount * sizeof(float), stream_.get()), "cudaMemsetAsync");
+    const float one = 1;
+    check(cudaMemcpyAsync(last(), &one, sizeof(float), cudaMemcpyHostToDevice, stream_.get()),
+          "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+  }
+  // A sum that was given up goes on, and freeing its memory would wait for it.
+  ~FirstSum() {
+    if (!is_under_way_) (void)cudaFree(data_);
+  }
+  FirstSum(const FirstSum&) = delete;
+  FirstSum& operator=(const FirstSum&) = delete;
+
+  void check_with(NcclMembership& member, double patience) {
+    const NcclFunctions& call = member.library.call;
+    is_under_way_ = true;
+    member.expect(
+        call.all_reduce(data_, data_, kCount, kNcclFloat32, kNcclSum, member.comm, stream_.get()),
+        "initialize", "the first ncclAllReduce");
+    check(cudaEventRecord(done_.get(), stream_.get()), "cudaEventRecord");
+    const auto begun = Clock::now();
+    while (!has_passed(done_.get())) {
+      NcclResult state = kNcclSuccess;
+      member.expect(call.comm_get_async_error(member.comm, &state), "initialize",
+                    "ncclCommGetAsyncError");
+      if (state != kNcclInProgress) member.expect(state, "initialize", "the first sum");
+      if (std::chrono::duration<double>(Clock::now() - begun).count() > patience) {
+        throw DeviceError(message("initialize: ", member.who(), " has waited for ", patience,
+                                  " seconds for a first sum over the GPUs; NCCL ",
+                                  member.library.version_text(),
+                                  ", NCCL_DEBUG=INFO lets it say what it waits for"));
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    is_under_way_ = false;
+    float found = 0;
+    check(cudaMemcpy(&found, last(), sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
+    if (found != static_cast<float>(member.processes)) {
+      throw DeviceError(message("initialize: ", member.who(), ": a first sum over the GPUs gave ",
+                                found, " where it is ", member.processes, "; NCCL ",
+                                member.library.version_text()));
+    }
+  }
+
+ private:
+  static constexpr size_t kCount = 1 << 20;
+
+  float* last() const { return data_ + (kCount - 1); }
+
+  const Stream stream_ = make_stream();
+  const Event done_ = make_event();
+  float* data_ = nullptr;
+  bool is_under_way_ = false;
+};
+
 class NcclCollectives final : public GpuCollectives {
  public:
   std::string open(const std::string& library) override {
@@ -265,9 +327,10 @@ class NcclCollectives final : public GpuCollectives {
     use_device(device);
     auto* const member = new NcclMembership{
         .library = nccl_library(), .device = device, .rank = rank, .processes = processes};
+    FirstSum first_sum;
     const NcclResult result = start_to_join(*member, id, patience);
     member->expect(result, "initialize", "ncclCommInitRank");
-    check_sum(*member, patience);
+    first_sum.check_with(*member, patience);
     memberships[device] = member;
   }
 
@@ -333,48 +396,6 @@ class NcclCollectives final : public GpuCollectives {
     const NcclResult found = result.get();
     member.comm = joining->comm;
     return found;
-  }
-
-  // A first sum makes connections, which can't be made later while a graph is captured, and shows
-  // that they work.
-  static void check_sum(NcclMembership& member, double patience) {
-    const NcclFunctions& call = member.library.call;
-    const Stream stream = make_stream();
-    constexpr size_t count = 1 << 20;
-    float* data = nullptr;
-    check(cudaMalloc(reinterpret_cast<void**>(&data), count * sizeof(float)), "cudaMalloc");
-    const float one = 1;
-    check(cudaMemsetAsync(data, 0, count * sizeof(float), stream.get()), "cudaMemsetAsync");
-    float* const last = data + (count - 1);
-    check(cudaMemcpyAsync(last, &one, sizeof(float), cudaMemcpyHostToDevice, stream.get()),
-          "cudaMemcpyAsync");
-    member.expect(
-        call.all_reduce(data, data, count, kNcclFloat32, kNcclSum, member.comm, stream.get()),
-        "initialize", "the first ncclAllReduce");
-    const Event done = make_event();
-    check(cudaEventRecord(done.get(), stream.get()), "cudaEventRecord");
-    const auto begun = Clock::now();
-    while (!has_passed(done.get())) {
-      NcclResult state = kNcclSuccess;
-      member.expect(call.comm_get_async_error(member.comm, &state), "initialize",
-                    "ncclCommGetAsyncError");
-      if (state != kNcclInProgress) member.expect(state, "initialize", "the first sum");
-      if (std::chrono::duration<double>(Clock::now() - begun).count() > patience) {
-        throw DeviceError(message("initialize: ", member.who(), " has waited for ", patience,
-                                  " seconds for a first sum over the GPUs; NCCL ",
-                                  member.library.version_text(),
-                                  ", NCCL_DEBUG=INFO lets it say what it waits for"));
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
-    float found = 0;
-    check(cudaMemcpy(&found, last, sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
-    (void)cudaFree(data);
-    if (found != static_cast<float>(member.processes)) {
-      throw DeviceError(message("initialize: ", member.who(), ": a first sum over the GPUs gave ",
-                                found, " where it is ", member.processes, "; NCCL ",
-                                member.library.version_text()));
-    }
   }
 };
 
