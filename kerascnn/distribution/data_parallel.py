@@ -164,8 +164,9 @@ def _check_devices(names: list[str]) -> None:
     known = list_devices(kinds.pop())
     for name, plain in zip(names, _plain(names), strict=True):
         if plain not in known:
+            more = " KERASCNN_CPU_DEVICES=2 lets the CPU count as two." if "cpu" in plain else ""
             raise ValueError(
-                f"There is no device {name!r}; there are {known or 'none of its kind'}."
+                f"There is no device {name!r}; there are {known or 'none of its kind'}.{more}"
             )
     if len(set(_plain(names))) < len(names):
         raise ValueError(f"A device can't be listed twice. Received: {names}")

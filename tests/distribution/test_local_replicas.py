@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -18,40 +17,14 @@ from kerascnn.training import batch_feed
 from kerascnn.training.replicated_routes import ReplicatedRingRoute
 
 from . import work
-from .conftest import environment, start_on_gpus
-from .test_gpus import FLOAT64, NEAR
+from .conftest import environment, on_cpus, start_on_gpus, trained_on_cpus
+from .test_gpus import NEAR
 from .test_gpus import WORK as GPU_WORK
-from .test_training import TOLERANCE, check_equal, results
+from .test_training import LOCAL, TOLERANCE, check_equal, results
 
-# Trainings of `work.py` that one process with several devices can do.
-LOCAL = tuple(job for job in FLOAT64 if job not in ("own_loop", "at_once"))
-
-
-@pytest.fixture(autouse=True)
-def cpus(monkeypatch):
-    monkeypatch.setenv("KERASCNN_CPU_DEVICES", "3")
-    before = keras.config.floatx()
-    yield
-    keras.config.set_floatx(before)
-    keras.distribution.set_distribution(None)
-
-
-@contextlib.contextmanager
-def on_cpus(size):
-    """A block that trains on so many of the devices that the CPU counts as."""
-    devices = [f"cpu:{i}" for i in range(size)]
-    with keras.device("cpu"), keras.distribution.DataParallel(devices=devices).scope():
-        yield
-
-
-def trained(job, size, folder=None):
-    """What a job of `work.py` returns on so many devices, as its `main` runs it."""
-    with on_cpus(size):
-        keras.backend.clear_session()  # names of metrics begin anew
-        keras.config.set_floatx("float64")
-        keras.utils.set_random_seed(7)
-        function = getattr(work, job)
-        return function(folder) if function.__code__.co_argcount else function()
+pytestmark = pytest.mark.usefixtures("several_cpus")
+# In every run; with MPI all others have the bits of processes (test_training.py).
+FEW = ("arrays", "short_arrays", "masked", "sources", "own_step")
 
 
 def small_model(**compiled):
@@ -64,17 +37,16 @@ def small_model(**compiled):
 
 @pytest.mark.parametrize("job", LOCAL)
 @pytest.mark.filterwarnings("ignore:`shuffle=True` has no effect")
-def test_devices_train_as_one(job):
-    check_equal(trained(job, 2), trained(job, 1), TOLERANCE)
-
-
-@pytest.mark.parametrize("job", ["short_arrays", "metrics", "normalized"])
-def test_three_devices_train_as_one(job):
-    check_equal(trained(job, 3), trained(job, 1), TOLERANCE)
+def test_devices_train_as_one(request, job):
+    if job not in FEW and not request.config.getoption("--thorough"):
+        pytest.skip("only with --thorough")
+    expected = trained_on_cpus(job, 1)
+    for size in (2, 3):
+        check_equal(trained_on_cpus(job, size), expected, TOLERANCE)
 
 
 def test_two_runs_end_with_the_same_bits():
-    once, twice = trained("noise", 2), trained("noise", 2)
+    once, twice = trained_on_cpus("noise", 2), trained_on_cpus("noise", 2)
     for name, value in once.items():
         assert value.tobytes() == twice[name].tobytes(), name
 
@@ -84,7 +56,11 @@ def test_devices_have_random_numbers_of_their_own():
 
     class Noisy(keras.Sequential):
         def test_step(self, data):
-            return {"kept": keras.ops.cast(keras.ops.not_equal(self(data[0], training=True), 0), "int32")}
+            return {
+                "kept": keras.ops.cast(
+                    keras.ops.not_equal(self(data[0], training=True), 0), "int32"
+                )
+            }
 
     with on_cpus(2):
         model = Noisy([keras.Input((40,)), keras.layers.Dropout(0.5, seed=3)])
@@ -95,7 +71,7 @@ def test_devices_have_random_numbers_of_their_own():
 
 @pytest.mark.parametrize("job", ["resumed", "resumed_data_set"])
 def test_a_resumed_training_ends_with_the_same_bits(tmp_path, job):
-    found = trained(job, 2, tmp_path)
+    found = trained_on_cpus(job, 2, tmp_path)
     for name in [name for name in found if name.startswith(("weight", "log"))]:
         assert found[name].tobytes() == found[f"whole_{name}"].tobytes(), name
 
