@@ -50,7 +50,7 @@ void LocalMeeting::gather(int64_t rank, const void* send, void* receive, int64_t
 
 void LocalMeeting::begin() {
   const std::lock_guard lock(mutex_);
-  there_ = left_ = 0;
+  there_ = left_ = meetings_ = 0;
   has_failed_ = false;
 }
 
@@ -64,6 +64,11 @@ bool LocalMeeting::fail() {
   const std::lock_guard lock(mutex_);
   changed_.notify_all();
   return !std::exchange(has_failed_, true);
+}
+
+bool LocalMeeting::has_met() {
+  const std::lock_guard lock(mutex_);
+  return meetings_ > 0;
 }
 
 std::shared_ptr<const Collectives> local_collectives(const std::shared_ptr<LocalMeeting>& meeting,

@@ -27,6 +27,8 @@ class LocalMeeting {
   void leave();
   // Or because it has failed: those that wait for it fail too. Returns whether it is the first.
   bool fail();
+  // Have all devices come to a meeting since they began?
+  bool has_met();
 
  private:
   // Returns when all have come.

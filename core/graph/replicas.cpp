@@ -171,9 +171,11 @@ void Replicas::run_one(const std::function<void(int64_t)>& work, int64_t replica
   }
 }
 
-// On GPUs sums may have begun that wait for the one that has failed for ever.
+// GPUs meet before they start a run with sums. From then on one of them may wait for ever for the
+// one that has failed.
 void Replicas::release_sums(const std::string& failure) const {
-  if (devices_.front().type == DeviceType::Cuda && size() > 1) gpu_collectives().give_up(failure);
+  if (devices_.front().type != DeviceType::Cuda || !meeting_->has_met()) return;
+  gpu_collectives().give_up(failure);
 }
 
 void Replicas::run(const std::function<void(int64_t)>& work, bool meets) {

@@ -111,7 +111,8 @@ class ReplicatedFeed:
     def run(self, limit: int, later: bool = False) -> tuple[Step, int]:
         """Up to `limit` steps with one program; which program, and how many it were."""
         begun = [feed.begin_run(limit) for feed in self._feeds]
-        count = begun[0][1]
+        # Where data comes in chunks, those of the devices may end at different batches.
+        count = min(own for _, own in begun)
         step = joined(self._group, [segment.step for segment, _ in begun])
         step.run([segment.inputs for segment, _ in begun], count)
         for feed, (segment, _) in zip(self._feeds, begun, strict=True):
