@@ -489,9 +489,9 @@ class Program:
     """A graph made ready to run on one device."""
 
     @staticmethod
-    def compile(graph: Graph, outputs: Sequence[Value], device: str, optimize: bool = True, allow_tf32: bool = True, repeats: bool = True, is_function: bool = False, autotune: bool = False, arena: ArenaMemory | None = None, allocates: bool = True) -> Program:
+    def compile(graph: Graph, outputs: Sequence[Value], device: str, optimize: bool = True, allow_tf32: bool = True, repeats: bool = True, is_function: bool = False, autotune: bool = False, arena: ArenaMemory | None = None, allocates: bool = True, stand_ins: Sequence[tuple[Variable, Variable]] = []) -> Program:
         """
-        `repeats`: whether runs will have several steps, which may then run side by side. `is_function`: it is for `call`. `autotune`: kernels may be timed, to take the fastest. `arena`: the memory of programs that it takes turns with. Without `allocates` the first run allocates the memory.
+        `repeats`: whether runs will have several steps, which may then run side by side. `is_function`: it is for `call`. `autotune`: kernels may be timed, to take the fastest. `arena`: the memory of programs that it takes turns with. Without `allocates` the first run allocates the memory. `stand_ins`: variables, and what the program reads and writes in place of each.
         """
 
     def run(self, inputs: Sequence[Tensor], steps: int = 1, later: bool = False) -> None:
@@ -542,6 +542,58 @@ class Program:
         """
 
     def to_string(self) -> str: ...
+
+class Mirror:
+    """
+    What stands on other devices for a variable of the first one, and follows what is assigned to it.
+    """
+
+    def __init__(self, others: Sequence[Variable], adds_up: bool) -> None:
+        """
+        With `adds_up` the values are parts of a sum: the others follow by zeros.
+        """
+
+    @property
+    def others(self) -> list[Variable]: ...
+
+    def refresh(self, first: Variable) -> None:
+        """
+        Brings the others up to date where the first one was written to since `settle`.
+        """
+
+    def settle(self, first: Variable) -> None:
+        """All devices hold now what they are to hold."""
+
+class Replicas:
+    """Devices of this process that compute one step together."""
+
+    def __init__(self, devices: Sequence[str], names: Sequence[str]) -> None:
+        """`names` are what errors call them."""
+
+    @property
+    def size(self) -> int: ...
+
+class AsReplica:
+    """A block whose kernels are planned for one of the devices."""
+
+    def __init__(self, replicas: Replicas, replica: int) -> None: ...
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(self, *args) -> None: ...
+
+class ReplicatedProgram:
+    """A step on several devices, a program for each."""
+
+    def __init__(self, replicas: Replicas, programs: Sequence[Program], firsts: Sequence[Variable], mirrors: Sequence[Mirror]) -> None:
+        """
+        `firsts`: the variables of the first program that have one of the `mirrors`.
+        """
+
+    def run(self, inputs: Sequence[Sequence[Tensor]], steps: int = 1) -> None:
+        """
+        Runs `steps` steps of all programs at the same time, each with its own inputs.
+        """
 
 class RegionSource:
     """CUDA C++ for a region, and what a launch needs to know of it."""

@@ -88,6 +88,12 @@ def current() -> str:
     return _automatic
 
 
+def is_chosen() -> bool:
+    """Tells whether somebody has named the current device, not only its kind."""
+    named = os.environ.get("KERASCNN_DEVICE", "")
+    return bool(_stack.get()) or _default is not None or ":" in named
+
+
 class device:
     """A block whose new tensors and weights live on one device.
 

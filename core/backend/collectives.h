@@ -1,6 +1,8 @@
 // Who moves bytes between the processes that train one model. libkerascnn has nobody of its own: a
 // program that loads it brings an engine, as the Python package brings MPI by mpi4py. What is
-// computed of the bytes, and in which order, is the kernels' (cpu/all_reduce.cpp).
+// computed of the bytes, and in which order, is the kernels' (cpu/all_reduce.cpp). Devices of one
+// process are numbered and connected in the same way (local_collectives.h): to kernels each of them
+// looks like a process.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +27,22 @@ struct Collectives {
 
 // To be called while no kernel runs; null takes them away.
 void set_collectives(std::shared_ptr<const Collectives> collectives);
+
+// While it exists, the kernels that this thread plans and runs are one device of several of this
+// process, and meet the others by these in place of those that were set.
+class CollectivesScope {
+ public:
+  explicit CollectivesScope(std::shared_ptr<const Collectives> collectives);
+  ~CollectivesScope();
+  CollectivesScope(const CollectivesScope&) = delete;
+  CollectivesScope& operator=(const CollectivesScope&) = delete;
+
+ private:
+  std::shared_ptr<const Collectives> before_;
+};
+
+// Returns when all devices of this process have come here, where the thread's is one of several.
+void meet_devices_of_process();
 
 // Throws DeviceError, which begins with the op's name, where there are none or where they are of
 // another number of processes.

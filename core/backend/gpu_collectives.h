@@ -1,6 +1,6 @@
-// How the GPUs of several processes sum, seen from a process' host. The CUDA library does it by
-// NCCL (core/backend/cuda/runtime/nccl.h); who the processes are, and which of them is at fault
-// where one waits in vain, is for the caller to find out (kerascnn/distribution/nccl.py).
+// How GPUs of several processes, or of one, sum, seen from a process' host. The CUDA library does
+// it by NCCL (core/backend/cuda/runtime/nccl.h); who the processes are, and which of them is at
+// fault where one waits in vain, is for the caller to find out (kerascnn/distribution/nccl.py).
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,9 @@ class GpuCollectives {
   virtual std::string make_id() = 0;
   // A name that no other GPU has.
   virtual std::string device_uuid(int device) = 0;
-  // Joins the processes on a device; all of them call it. Throws DeviceError where that fails or
-  // takes longer than so many seconds.
+  // Joins the processes on a device; all of them call it. Devices of one process are joined by a
+  // thread each, and may be joined again with others. Throws DeviceError where that fails or takes
+  // longer than so many seconds.
   virtual void join(int device, const std::string& id, int64_t rank, int64_t processes,
                     double patience) = 0;
   virtual GpuMeetings meetings() = 0;

@@ -179,7 +179,7 @@ std::shared_ptr<Compilation> start_cuda_compile(int compute_capability, const st
 GpuCollectives& gpu_collectives() {
   const std::string reason = cuda_unavailable_reason();
   if (!reason.empty()) {
-    throw DeviceError(message("the GPUs of several processes can't be connected: ", reason));
+    throw DeviceError(message("several GPUs can't be connected: ", reason));
   }
   return cuda_plugin().plugin->collectives();
 }

@@ -39,6 +39,7 @@ void bind_tape(nb::module_& m);
 void bind_variable(nb::module_& m);
 void bind_graph(nb::module_& m);
 void bind_program(nb::module_& m);
+void bind_replicas(nb::module_& m);
 void bind_device(nb::module_& m);
 void bind_collectives(nb::module_& m);
 void bind_compile(nb::module_& m);

@@ -14,6 +14,7 @@ NB_MODULE(_core, m) {
   bind_tape(m);
   bind_graph(m);
   bind_program(m);
+  bind_replicas(m);
   bind_region(m);
   bind_device(m);
   bind_collectives(m);

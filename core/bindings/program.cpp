@@ -10,8 +10,8 @@ namespace {
 std::shared_ptr<Program> compile(const std::shared_ptr<Graph>& graph,
                                  const std::vector<GraphValue>& outputs, const std::string& device,
                                  bool optimize, bool allow_tf32, bool repeats, bool is_function,
-                                 bool autotune, std::shared_ptr<ArenaMemory> arena,
-                                 bool allocates) {
+                                 bool autotune, std::shared_ptr<ArenaMemory> arena, bool allocates,
+                                 std::vector<std::pair<VariablePtr, VariablePtr>> stand_ins) {
   return Program::compile(*graph, ids_in(graph, outputs), device_from_name(device),
                           {.optimize = optimize,
                            .allow_tf32 = allow_tf32,
@@ -19,7 +19,8 @@ std::shared_ptr<Program> compile(const std::shared_ptr<Graph>& graph,
                            .is_function = is_function,
                            .autotune = autotune,
                            .arena = std::move(arena),
-                           .allocates = allocates});
+                           .allocates = allocates,
+                           .stand_ins = std::move(stand_ins)});
 }
 
 std::vector<Tensor> call(Program& program, const std::vector<nb::object>& inputs) {
@@ -114,10 +115,12 @@ void bind_program(nb::module_& m) {
           nb::arg("optimize") = true, nb::arg("allow_tf32") = true, nb::arg("repeats") = true,
           nb::arg("is_function") = false, nb::arg("autotune") = false,
           nb::arg("arena").none() = nb::none(), nb::arg("allocates") = true,
+          nb::arg("stand_ins") = nb::list(),
           "`repeats`: whether runs will have several steps, which may then run side by "
           "side. `is_function`: it is for `call`. `autotune`: kernels may be timed, to take the "
           "fastest. `arena`: the memory of programs that it takes turns with. Without `allocates` "
-          "the first run allocates the memory.")
+          "the first run allocates the memory. `stand_ins`: variables, and what the program reads "
+          "and writes in place of each.")
       .def("run", &Program::run, nb::arg("inputs"), nb::arg("steps") = 1, nb::arg("later") = false,
            nb::call_guard<Unlocked>(),
            "Runs `steps` steps with these inputs, in the order in which they were declared. With "

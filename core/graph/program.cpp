@@ -33,7 +33,7 @@ bool Program::Impl::is_overwritten(const Tensor& input) const {
     if (overlaps(input.data(), input.bytes(), storage->data(), storage->bytes())) return true;
   }
   for (const Assignment& assignment : schedule.graph.assignments()) {
-    const Tensor& state = schedule.graph.states()[assignment.state]->value();
+    const Tensor& state = states[assignment.state]->value();
     if (overlaps(input.data(), input.bytes(), state.data(), state.bytes())) return true;
   }
   return false;
@@ -176,7 +176,7 @@ void Program::Impl::run(const std::vector<Tensor>& inputs, int64_t steps, bool l
 
 void Program::Impl::note_changes() const {
   for (const Assignment& assignment : schedule.graph.assignments()) {
-    schedule.graph.states()[assignment.state]->value().storage()->note_change();
+    states[assignment.state]->value().storage()->note_change();
   }
 }
 
@@ -227,7 +227,6 @@ std::vector<std::vector<double>> Program::Impl::time_instructions(const std::vec
   const std::lock_guard arena_lock(*arena);
   char* const memory_of_all = arena_memory();
   Backend& device_backend = backend(device);
-  const std::vector<VariablePtr>& states = schedule.graph.states();
   std::vector<Tensor> before;
   for (const VariablePtr& state : states) {
     before.push_back(Tensor::empty(state->value().spec(), device));
@@ -329,7 +328,7 @@ std::vector<InstructionInfo> Program::describe() const {
 
 const std::vector<ArenaBuffer>& Program::memory() const { return impl_->memory; }
 
-const std::vector<VariablePtr>& Program::states() const { return impl_->schedule.graph.states(); }
+const std::vector<VariablePtr>& Program::states() const { return impl_->states; }
 
 Dependencies Program::dependencies(int64_t repeats) const {
   if (repeats < 1) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/backend/backend.h"
@@ -43,6 +44,9 @@ struct CompileOptions {
   std::shared_ptr<ArenaMemory> arena = nullptr;
   // Off: the arena's memory is allocated by the first run.
   bool allocates = true;
+  // Variables of the graph, and what the program reads and writes in place of each: variables of
+  // the same spec, as they are on another device (replicas.h).
+  std::vector<std::pair<VariablePtr, VariablePtr>> stand_ins = {};
 };
 
 // Small programs gain more from steps that run side by side than from the memory.

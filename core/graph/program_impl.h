@@ -68,6 +68,7 @@ struct Program::Impl {
   Device device;
   ProgramStats stats;
   Schedule schedule;
+  std::vector<VariablePtr> states;     // those of the graph, or what stands for them
   std::vector<Tensor> constants;       // on the device; undefined where no kernel reads it
   std::shared_ptr<ArenaMemory> arena;  // of all arenas, one behind the other; null in a body
   bool is_arena_shared = false;        // with other programs
@@ -109,6 +110,7 @@ struct Program::Impl {
   std::vector<int64_t> place_results(BufferPlan& buffers, const CompileOptions& options);
   void note_memory(const BufferPlan& buffers, const MemoryPlan& places);
   void move_constants();
+  void find_states(const CompileOptions& options);
   void check_states() const;
   void run(const std::vector<Tensor>& inputs, int64_t steps, bool later);
   std::vector<std::vector<double>> time_instructions(const std::vector<Tensor>& inputs,

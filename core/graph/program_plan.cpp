@@ -1,6 +1,7 @@
 // Planning a program: passes, schedule, kernels, and memory for everything.
 #include <algorithm>
 #include <bit>
+#include <unordered_map>
 #include <utility>
 
 #include "core/backend/dependencies.h"
@@ -63,8 +64,27 @@ std::vector<TensorSpec> read_outputs(const Graph& graph, const PlannedNode& plan
   return specs;
 }
 
+// The variables of the graph, or what stands for them on this device.
+void Program::Impl::find_states(const CompileOptions& options) {
+  std::unordered_map<const Variable*, VariablePtr> stand_ins;
+  for (const auto& [variable, stand_in] : options.stand_ins) {
+    if (stand_in->value().spec() != variable->value().spec()) {
+      throw ValueError(message("compile: variable \"", variable->name(), "\" is ",
+                               spec_string(variable->value().spec()), ", and what stands for it ",
+                               spec_string(stand_in->value().spec())));
+    }
+    stand_ins[variable.get()] = stand_in;
+  }
+  states = schedule.graph.states();
+  for (VariablePtr& state : states) {
+    if (const auto found = stand_ins.find(state.get()); found != stand_ins.end()) {
+      state = found->second;
+    }
+  }
+}
+
 void Program::Impl::check_states() const {
-  for (const VariablePtr& variable : schedule.graph.states()) {
+  for (const VariablePtr& variable : states) {
     const Device where = variable->value().device();
     if (where == device) continue;
     throw DeviceError(message("variable \"", variable->name(), "\" is on ", device_name(where),
@@ -75,6 +95,7 @@ void Program::Impl::check_states() const {
 
 void Program::Impl::plan(const CompileOptions& options) {
   is_function = options.is_function;
+  find_states(options);
   check_states();
   std::vector<std::shared_ptr<Kernel>> kernels = plan_kernels(options);
   move_constants();
@@ -170,14 +191,14 @@ void Program::Impl::place(std::vector<std::shared_ptr<Kernel>> kernels,
       case ValueKind::Input:
         return {.kind = Operand::Kind::Input, .input = source.source, .bytes = bytes};
       case ValueKind::State:
-        return fixed(graph.states()[source.source]->value().data());
+        return fixed(states[source.source]->value().data());
       case ValueKind::Constant:
         return fixed(constants[source.source].data());
       case ValueKind::Result:
         break;
     }
     const int32_t state = schedule.home_states[root];
-    if (state >= 0) return fixed(graph.states()[state]->value().data());
+    if (state >= 0) return fixed(states[state]->value().data());
     return in_arena(buffers.value_buffers[root], bytes);
   };
 

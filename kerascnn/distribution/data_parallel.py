@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from kerascnn.device import current as current_device
+from kerascnn.device import is_chosen
 from kerascnn.distribution import processes, replicas
 from kerascnn.distribution.device_mesh import DeviceMesh, list_devices
 from kerascnn.distribution.launch import find_world
@@ -18,20 +19,23 @@ _distribution: DataParallel | None = None
 class DataParallel:
     """Each device has all weights and computes a share of each batch.
 
-    With it set, `fit`, `evaluate` and `train_on_batch` take batches of which each process computes
-    its share, and losses, metrics, gradients and weights are those of one device on the whole
-    batches, to rounding; see `docs/distribution.md`. With one device nothing changes.
+    The devices are those of several processes, one each, or several of one process. With it set,
+    `fit`, `evaluate` and `train_on_batch` take batches of which each device computes its share, and
+    losses, metrics, gradients and weights are those of one device on the whole batches, to
+    rounding; see `docs/distribution.md`. With one device nothing changes.
 
     Args:
         device_mesh: a `DeviceMesh` with one axis, in place of `devices`.
-        devices: names of devices, by default `list_devices()`: those of all processes.
+        devices: names of devices, by default `list_devices()`: those of all processes, or all of
+            this one; where a device was chosen (`keras.config.set_device`, `keras.device`,
+            `KERASCNN_DEVICE=gpu:1`), that one. Of one process, the first has the weights of models.
         auto_shard_dataset: whether all processes have the same data, of which each takes its share.
             Otherwise generators, `PyDataset`s and other sources of batches give each process its
             own samples. Arrays are always the same in all processes.
 
     Raises:
-        ValueError: for `device_mesh` together with `devices`, a device listed twice, and devices
-            that are not those of all processes.
+        ValueError: for `device_mesh` together with `devices`, a device listed twice or not there,
+            CPUs together with GPUs, and devices that are not those of all processes.
         RuntimeError: where a launcher has started several processes and `initialize()` was not
             called, and where this one computes on another device than it joined the others with.
 
@@ -72,6 +76,7 @@ class DataParallel:
         _check_devices([str(name) for name in device_mesh.devices.reshape(-1)])
         self._device_mesh = device_mesh
         self.auto_shard_dataset = bool(auto_shard_dataset)
+        self._devices_together: Any = None
 
     @property
     def device_mesh(self) -> DeviceMesh:
@@ -98,6 +103,17 @@ class DataParallel:
         """Which share of each batch this process takes, from 0."""
         return processes.process_id()
 
+    def _group(self) -> Any:
+        """Returns the devices of this process that train together, None for one."""
+        names = _plain([str(name) for name in self._device_mesh.devices.reshape(-1)])
+        if len(names) == 1:
+            return None
+        if self._devices_together is None:
+            from kerascnn.distribution.local_replicas import group_of
+
+            self._devices_together = group_of(names)
+        return self._devices_together
+
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
         """A block in which this is the distribution."""
@@ -116,7 +132,9 @@ def _default_devices() -> list[str]:
     if processes.num_processes() > 1:
         return list_devices(processes.device_kind())
     current = current_device()
-    return ["cpu:0"] if current == "cpu" else [current.replace("cuda", "gpu")]
+    if current == "cpu":
+        return list_devices("cpu")
+    return [current.replace("cuda", "gpu")] if is_chosen() else list_devices("gpu")
 
 
 def _check_devices(names: list[str]) -> None:
@@ -137,17 +155,27 @@ def _check_devices(names: list[str]) -> None:
                 f"all of these and no other. Received: {names}"
             )
         return
-    if len(names) > 1:
+    kinds = {"cpu" if name.startswith("cpu") else "gpu" for name in _plain(names)}
+    if len(kinds) > 1:
         raise ValueError(
-            f"One process computes on one device. Received {len(names)}: {names}. Start one "
-            f"process for each with a launcher: mpirun -n {len(names)} python ..."
+            "The devices that train together are CPUs or GPUs, because each computes the same. "
+            f"Received: {names}"
         )
-    kind = "cpu" if names[0].lower().startswith("cpu") else "gpu"
-    known = list_devices(kind)
-    if names[0].lower().replace("cuda", "gpu") not in known:
-        raise ValueError(
-            f"There is no device {names[0]!r}; there are {known or 'none of its kind'}."
-        )
+    known = list_devices(kinds.pop())
+    for name, plain in zip(names, _plain(names), strict=True):
+        if plain not in known:
+            more = " KERASCNN_CPU_DEVICES=2 lets the CPU count as two." if "cpu" in plain else ""
+            raise ValueError(
+                f"There is no device {name!r}; there are {known or 'none of its kind'}.{more}"
+            )
+    if len(set(_plain(names))) < len(names):
+        raise ValueError(f"A device can't be listed twice. Received: {names}")
+
+
+def _plain(names: Sequence[str]) -> list[str]:
+    """Returns the names as `list_devices` gives them."""
+    lower = [name.lower().replace("cuda", "gpu") for name in names]
+    return [name if ":" in name else f"{name}:0" for name in lower]
 
 
 def set_distribution(value: Any) -> None:
@@ -158,6 +186,7 @@ def set_distribution(value: Any) -> None:
 
     Raises:
         TypeError: for anything else.
+        RuntimeError: for several GPUs of this process, without NCCL or where it can't connect them.
 
     >>> keras.distribution.set_distribution(None)
     """
@@ -167,11 +196,13 @@ def set_distribution(value: Any) -> None:
             "set_distribution() takes a keras.distribution.DataParallel, or None. Received: "
             f"{value!r} of type {type(value).__name__}"
         )
-    _distribution = value
-    if value is None or processes.engine() is None:
+    if value is None:
         replicas.activate(None)
-    else:
+    elif processes.engine() is not None:
         replicas.activate(replicas.Replicas(processes.engine(), value.auto_shard_dataset))
+    else:
+        replicas.activate(None, value._group())
+    _distribution = value
 
 
 def distribution() -> DataParallel | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 from kerascnn import _core
 from kerascnn.device import current as current_device
 from kerascnn.distribution import processes
+
+_CPU_DEVICES = "KERASCNN_CPU_DEVICES"
 
 
 def list_devices(device_type: str | None = None) -> list[str]:
@@ -39,9 +42,19 @@ def list_devices(device_type: str | None = None) -> list[str]:
         used = processes.device_kind()
         return [f"{kind}:{i}" for i in range(processes.num_processes() if kind == used else 0)]
     if kind == "cpu":
-        return ["cpu:0"]
+        return [f"cpu:{i}" for i in range(_num_cpu_devices())]
     usable = [name for name, is_usable, _ in _core.list_devices() if is_usable and name != "cpu"]
     return [name.replace("cuda", "gpu") for name in usable]
+
+
+def _num_cpu_devices() -> int:
+    """Returns how many devices the CPU counts as, for trying out what several devices do."""
+    text = os.environ.get(_CPU_DEVICES, "1")
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(
+            f"{_CPU_DEVICES} must be a whole number above 0, by default 1. Received: {text!r}"
+        )
+    return int(text)
 
 
 def get_device_count(device_type: str | None = None) -> int:

@@ -32,9 +32,9 @@ from kerascnn.distribution.watch import Watch
 _LIBRARY = "libnccl.so.2"
 # Connections are made when processes join, and captured steps register no memory: both are things
 # that all processes have to do at the same time, which captures are not.
-_SETTINGS = {"NCCL_RUNTIME_CONNECT": "0", "NCCL_GRAPH_REGISTER": "0"}
+SETTINGS = {"NCCL_RUNTIME_CONNECT": "0", "NCCL_GRAPH_REGISTER": "0"}
 # Joining takes so many times as long as processes wait for one another in a step.
-_START = 10
+START = 10
 
 
 def find_library() -> str:
@@ -147,7 +147,7 @@ class NcclEngine:
             here = ranks_here.index(self.rank) if number is None else number
             index = own_gpu(here, len(usable), os.environ)
             set_default_device(f"cuda:{index}")
-            for name, value in _SETTINGS.items():
+            for name, value in SETTINGS.items():
                 os.environ.setdefault(name, value)
             found = (index, _core.open_nccl(find_library()), _core.gpu_uuid(index))
         except (ValueError, RuntimeError) as raised:
@@ -157,7 +157,7 @@ class NcclEngine:
 
     def _raise_any(self, error: str) -> None:
         """Raises in all processes what is wrong in one."""
-        for rank, other in enumerate(self.gather_objects(error, _START)):
+        for rank, other in enumerate(self.gather_objects(error, START)):
             if other:
                 raise RuntimeError(
                     f"The GPUs of {self.size} processes can't be connected, because of "
@@ -184,10 +184,10 @@ class NcclEngine:
 
     def _join(self) -> None:
         nccl_id = _core.make_nccl_id() if self.rank == 0 else b""
-        nccl_id = self.gather_objects(nccl_id, _START)[0]
+        nccl_id = self.gather_objects(nccl_id, START)[0]
         error = ""
         try:
-            _core.join_nccl(self._index, nccl_id, self.rank, self.size, self.patience * _START)
+            _core.join_nccl(self._index, nccl_id, self.rank, self.size, self.patience * START)
         except RuntimeError as raised:
             error = str(raised)
         self._raise_any(error)

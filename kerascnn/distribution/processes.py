@@ -77,13 +77,14 @@ def _make_engine(world: World) -> Any:
     if current_device() != "cpu":
         from kerascnn.distribution.nccl import NcclEngine
 
-        return NcclEngine(world, _patience())
+        return NcclEngine(world, patience())
     from kerascnn.distribution.mpi import MpiEngine
 
-    return MpiEngine(world, _patience())
+    return MpiEngine(world, patience())
 
 
-def _patience() -> float:
+def patience() -> float:
+    """Returns for how many seconds a process waits for another one."""
     text = os.environ.get(_TIMEOUT, str(_SECONDS))
     try:
         seconds = float(text)

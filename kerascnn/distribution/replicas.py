@@ -95,13 +95,7 @@ class Replicas:
         for array, one in zip(arrays, how, strict=True):
             rows = everyones[:, at : at + array.size]
             at += array.size
-            if one in ("sum", "mean"):
-                total = rows[0].copy()
-                for row in rows[1:]:
-                    total += row
-                value = total / self.size if one == "mean" else total
-            else:
-                value = rows[0]
+            value = combined(list(rows), one) if one in ("sum", "mean") else rows[0]
             result.append(value.reshape(array.shape).astype(array.dtype))
         return result
 
@@ -114,19 +108,63 @@ class Replicas:
         self.engine.gather_objects(None, _LONG)
 
 
+def combined(values: Sequence[np.ndarray], how: str) -> np.ndarray:
+    """Returns the `"sum"` or `"mean"` of arrays, added in their order, in float64."""
+    total = np.array(values[0], np.float64)
+    for value in values[1:]:
+        total += value
+    return total / len(values) if how == "mean" else total
+
+
 _active: Replicas | None = None
+# Several devices of this process, where they train together (local_replicas.py), and the one of
+# them that a step is recorded for.
+_local: Any = None
+_here: ContextVar[Replicas | None] = ContextVar("replica", default=None)
 _share: ContextVar[Share | None] = ContextVar("share", default=None)
 
 
-def activate(value: Replicas | None) -> None:
-    """Makes training use these processes, or this one alone."""
-    global _active
-    _active = value
+def activate(value: Replicas | None, local: Any = None) -> None:
+    """Makes training use these processes, or this one alone, with one device or a `LocalGroup`."""
+    global _active, _local
+    _active, _local = value, local
 
 
 def active() -> Replicas | None:
-    """Returns the processes that train together, or None where this one is alone."""
-    return _active
+    """Returns the processes that train together, or None where this one is alone.
+
+    While a step is recorded for one of several devices of this process, these look like processes.
+    """
+    return _here.get() or _active
+
+
+def local_group() -> Any:
+    """Returns the `LocalGroup` of this process that trains together, or None.
+
+    None also while a step is recorded for one of its devices.
+    """
+    return _local if _here.get() is None else None
+
+
+def local_replica() -> Any:
+    """Returns the `LocalReplica` that a step is recorded for, or None."""
+    return _here.get()
+
+
+@contextlib.contextmanager
+def as_replica(replica: Replicas) -> Iterator[None]:
+    """A block that records what one of several devices of this process computes."""
+    token = _here.set(replica)
+    try:
+        yield
+    finally:
+        _here.reset(token)
+
+
+def on_first_device() -> contextlib.AbstractContextManager[None]:
+    """A block that records what the first of several devices of this process computes."""
+    group = local_group()
+    return contextlib.nullcontext() if group is None else group.replicas[0].recording()
 
 
 def is_first() -> bool:
@@ -152,8 +190,9 @@ def current_share() -> Share | None:
 def _all_reduce(values: list[Any], scale: float, factor: float, joins: bool = False) -> list[Any]:
     from kerascnn.ops import dispatch
 
-    assert _active is not None
-    attributes = {"processes": _active.size, "scale": float(scale), "factor": float(factor)}
+    together = active()
+    assert together is not None
+    attributes = {"processes": together.size, "scale": float(scale), "factor": float(factor)}
     if joins:
         attributes["joins"] = True
     return dispatch.apply("all_reduce", values, attributes)
@@ -166,7 +205,7 @@ def _own_scale() -> float:
 
 def summed(values: Sequence[Any]) -> list[Any]:
     """The sums of tensors of one dtype over the processes; gradients go through them."""
-    if _active is None:
+    if active() is None:
         return list(values)
     return _all_reduce(list(values), _own_scale(), 1.0)
 
@@ -176,11 +215,12 @@ def averaged(values: Sequence[Any]) -> list[Any]:
 
     A compiled step may send those of several calls together.
     """
-    if _active is None:
+    together = active()
+    if together is None:
         return list(values)
     share = current_share()
     weight = 1.0 if share is None else share.weight
-    return _all_reduce(list(values), weight, 1.0 / _active.size, joins=True)
+    return _all_reduce(list(values), weight, 1.0 / together.size, joins=True)
 
 
 def mean_gradients(gradients: Sequence[Any]) -> list[Any]:
@@ -189,14 +229,17 @@ def mean_gradients(gradients: Sequence[Any]) -> list[Any]:
     Where there is none (None), there is none in any process.
     """
     result = list(gradients)
-    if _active is None:
+    together = active()
+    if together is None:
+        if _local is not None:
+            _local.refuse()
         return result
     from kerascnn.ops import dispatch
 
     result = [None if g is None else dispatch.convert(g) for g in result]
     for bucket in _buckets(result):
         # A share without samples counts too: its loss has the penalties that all have.
-        means = _all_reduce([result[i] for i in bucket], 1.0, 1.0 / _active.size)
+        means = _all_reduce([result[i] for i in bucket], 1.0, 1.0 / together.size)
         for i, mean in zip(bucket, means, strict=True):
             result[i] = mean
     return result
@@ -217,7 +260,8 @@ def _buckets(gradients: list[Any]) -> Iterator[list[int]]:
             dtype = str(gradient.dtype)
             by_dtype.setdefault(dtype, []).append(i)
             num_bytes[i] = int(np.prod(gradient.shape)) * dtypes.ITEMSIZE[dtype]
-    overlaps = processes.device_kind() == "gpu"
+    replica = local_replica()
+    overlaps = (processes.device_kind() if replica is None else replica.device) != "cpu"
     left = sum(num_bytes.values())
     for places in by_dtype.values():
         bucket: list[int] = []
@@ -236,16 +280,21 @@ def _buckets(gradients: list[Any]) -> Iterator[list[int]]:
 
 def own_stream(stream: int) -> int:
     """Returns the number of a draw's stream in this process, which no other process has."""
-    return stream if _active is None else stream * _active.size + _active.rank
+    together = active()
+    return stream if together is None else stream * together.size + together.rank
 
 
 @contextlib.contextmanager
 def whole_metrics(metrics: Sequence[Any]) -> Iterator[None]:
     """A block in which metrics have seen what they have seen in all processes."""
-    if _active is None:
+    if _active is None and _local is None:
         yield
         return
     variables = list({id(v): v for metric in metrics for v in metric.variables}.values())
+    if _active is None:
+        with _local.whole_metrics(variables):
+            yield
+        return
     own = [v.numpy().copy() for v in variables]
     wholes = _active.sum_arrays(own, [v.aggregation or "none" for v in variables])
     for variable, whole in zip(variables, wholes, strict=True):
@@ -257,14 +306,36 @@ def whole_metrics(metrics: Sequence[Any]) -> Iterator[None]:
             variable.assign(value)
 
 
-def of_each(value: Any) -> list[Any]:
-    """The values of all processes in their order; nothing where this one is alone."""
-    return [] if _active is None else _active.engine.gather_objects(value)
+def values_of_each(variables: dict[str, Any]) -> list[dict[str, np.ndarray]]:
+    """The values of variables in all processes, or on all devices of this one, in their order.
+
+    Nothing where one device is alone.
+    """
+    if _active is not None:
+        return _active.engine.gather_objects({name: v.numpy() for name, v in variables.items()})
+    if _local is None:
+        return []
+    values = {name: _local.values(v.core) for name, v in variables.items()}
+    return [
+        {name: of[min(i, len(of) - 1)] for name, of in values.items()} for i in range(_local.size)
+    ]
 
 
-def own_of_each(values: list[Any]) -> Any:
-    """What this process had of what `of_each` returned, None for another number of processes."""
-    return values[_active.rank] if _active is not None and len(values) == _active.size else None
+def assign_of_each(variables: dict[str, Any], values: list[dict[str, np.ndarray]]) -> bool:
+    """Gives each process, or device, what it had in what `values_of_each` returned.
+
+    Returns:
+        False, and nothing is assigned, where there were another number of them.
+    """
+    if _active is not None and len(values) == _active.size:
+        for name, variable in variables.items():
+            variable.assign(values[_active.rank][name])
+        return True
+    if _active is None and _local is not None and len(values) == _local.size:
+        for name, variable in variables.items():
+            _local.assign_each(variable, [of_one[name] for of_one in values])
+        return True
+    return False
 
 
 def assign_whole(variable: Any, value: np.ndarray) -> None:
@@ -284,8 +355,11 @@ def mean_of_logs(logs: Any) -> Any:
     return trees.pack_as(logs, [float(m) if m.ndim == 0 else m for m in means])
 
 
-def least(value: float) -> float:
-    """The smallest of the numbers of all processes."""
+def least(core: Any) -> float:
+    """The smallest of the numbers that a variable of the core has in all processes."""
+    if _active is None and _local is not None:
+        return min(float(value) for value in _local.values(core))
+    value = float(core.value.numpy())
     if _active is None:
         return value
     return float(_active.engine.gather_array(np.array([value], np.float64)).min())

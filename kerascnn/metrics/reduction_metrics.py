@@ -118,7 +118,9 @@ class Mean(Metric):
         # A step on samples of others takes back what metrics have counted in variables.
         is_empty = share is not None and share.is_empty
         is_traced = tracing.current() is not None or is_empty
-        if recording is not None and (recording.results_on_device or is_empty):
+        # Nor does the host count for several devices of this process.
+        is_apart = is_empty or replicas.local_replica() is not None
+        if recording is not None and (recording.results_on_device or is_apart):
             recording = None
         if recording is not None and not is_stateless and not self._count_is_read:
             recording.each_step(lambda steps: self._count_steps(steps * samples))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import _core
+from kerascnn.distribution import replicas
 from kerascnn.profiler.events import Recording, busy_shares
 from kerascnn.profiler.memory import StepMemory, values_at_peak
 from kerascnn.profiler.profile import Profile
@@ -87,7 +88,8 @@ def plan_step_memory(
         source = describe_source(
             data.packed, data.unique_arrays(), batch_size, batch_size, True, batch_size
         )
-        program = compile_step(model, TRAIN, source, state, allocates=False).program
+        with replicas.on_first_device():
+            program = compile_step(model, TRAIN, source, state, allocates=False).program
     stats = program.stats()
     names = ("arena_bytes", "constant_bytes", "output_bytes")
     return StepMemory(

@@ -40,12 +40,14 @@ class Running:
             self._synchronize(kind)
 
     def _synchronize(self, kind: Any) -> None:
-        try:
-            _core.synchronize(self._model._state.device)
-        except _core.DeviceError:
-            if not issubclass(kind, _core.DeviceError):
-                raise
-            # The error that is on its way says what happened to the device.
+        state = self._model._state
+        for device in (state.device, *(other.device for other in state.others)):
+            try:
+                _core.synchronize(device)
+            except _core.DeviceError:
+                if not issubclass(kind, _core.DeviceError):
+                    raise
+                # The error that is on its way says what happened to the device.
 
     def _close_feeds(self, ended: bool) -> None:
         for feed in self._feeds:

@@ -83,6 +83,7 @@ class StepState:
         warned_of: what recorded steps do once only, as far as it was warned of.
         free_places: places for pieces of data that no feed uses now, by what they are for.
         kept_feeds: feeds of data that was used once, for data of the same form.
+        others: where several devices of this process train, the states of the others.
     """
 
     def __init__(self, device: str):
@@ -96,6 +97,7 @@ class StepState:
         self.warned_of: set[str] = set()
         self.free_places: dict[Any, Any] = {}
         self.kept_feeds: Any = None
+        self.others: list[StepState] = []
         self._in_order: dict[tuple[int, int], _core.Tensor] = {}
         self._positions: _core.Tensor | None = None
         self._reader: object = None
@@ -143,10 +145,18 @@ class StepState:
         self, reader: object, position: int, step: Step, inputs: list[Any], count: int, later: bool
     ) -> None:
         """Runs `count` steps that advance the counter, from `reader`'s batch at `position` on."""
+        self.depart(reader, position)
+        step.run(inputs, count, later)
+        self.arrive(reader, position + count)
+
+    def depart(self, reader: object, position: int) -> None:
+        """Prepares for steps from `reader`'s batch at `position` on."""
         self.seek(reader, position)
         self._reader = None  # if a step fails, nobody knows how many ran
-        step.run(inputs, count, later)
-        self._reader, self._position = reader, position + count
+
+    def arrive(self, reader: object, position: int) -> None:
+        """Notes that such steps have brought the counter to `position`."""
+        self._reader, self._position = reader, position
 
     def flush(self) -> None:
         """Enqueues the steps of all batches that were taken from a source."""

@@ -133,6 +133,11 @@ class Feed:
         )
 
     @property
+    def steps(self) -> list[Any]:
+        """Returns the steps for whole batches and for the last, shorter one, as far as needed."""
+        return [step for step in (self._main, self._tail) if step is not None]
+
+    @property
     def output_buffers(self) -> OutputBuffers | None:
         """Returns the buffers for outputs of whole batches, if the steps use some."""
         return None if self._main is None else self._main.buffers
@@ -224,15 +229,19 @@ class Feed:
 
         Returns the most batches that it can have.
         """
-        if steps is None or self._left == 0:
-            self._begin_pass()
-        if steps is not None and steps > self._left:
+        if self.begin_own_epoch(steps) < (steps or 0):
             warnings.warn(
                 f"The data has only {self._left} of the {steps} batches that were asked for: the "
                 "epoch ends early.",
                 stacklevel=5,
             )
         return steps or self.num_batches
+
+    def begin_own_epoch(self, steps: int | None) -> int:
+        """Does the same without a warning; returns how many batches the pass has left."""
+        if steps is None or self._left == 0:
+            self._begin_pass()
+        return self._left
 
     def has_next(self) -> bool:
         """Tells whether the pass has another batch."""
@@ -358,23 +367,31 @@ class Feed:
 
         With `later` they may be started together with those of further calls.
         """
+        segment, count = self.begin_run(limit)
+        segment.step.run(segment.inputs, count, later)
+        self.end_run(segment, count)
+        return segment.step, count
+
+    def begin_run(self, limit: int) -> tuple[Segment, int]:
+        """Prepares up to `limit` steps; of which segment they are, and how many."""
         if self._segment is None:
             self._segment, self._ahead = self._ahead or self._load_next(), None
             assert self._segment is not None
             self._done = 0
         segment = self._segment
-        count = min(limit, segment.num_steps - self._done)
         if segment.start is not None:
-            start = segment.start + self._done
-            self._state.run_from(self._name, start, segment.step, segment.inputs, count, later)
-        else:
-            segment.step.run(segment.inputs, count, later)
+            self._state.depart(self._name, segment.start + self._done)
+        return segment, min(limit, segment.num_steps - self._done)
+
+    def end_run(self, segment: Segment, count: int) -> None:
+        """Notes that so many steps of the segment were enqueued."""
         self._done += count
+        if segment.start is not None:
+            self._state.arrive(self._name, segment.start + self._done)
         self._left -= count
         if self._done == segment.num_steps:
             segment.release()
             self._segment = None
-        return segment.step, count
 
     def _load_next(self) -> Segment | None:
         segment = next(self._segments, None)

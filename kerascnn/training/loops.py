@@ -172,7 +172,7 @@ class StepRunner:
     def _check_loss(self, seen: int, epoch: int) -> None:
         if self._last is None or not self._last.notes_finite_loss:
             return
-        finite = int(replicas.least(float(self._model._state.finite_steps.read())))
+        finite = int(replicas.least(self._model._state.finite_steps.core))
         if finite >= seen:
             return
         if not self._warned:

@@ -116,7 +116,8 @@ class StepMachinery:
 
     def _metric_logs(self, of_all: bool = True) -> dict[str, Any]:
         """Returns the results of all metrics, with `of_all` those of all processes."""
-        with replicas.whole_metrics(self._all_metrics() if of_all and replicas.active() else []):
+        several = replicas.active() or replicas.local_group()
+        with replicas.whole_metrics(self._all_metrics() if of_all and several else []):
             return host_results(self.metrics)
 
     def _device(self) -> str:
@@ -164,6 +165,11 @@ class StepMachinery:
 
     def _compiled_step(self, kind: str, source: BatchSource, state: StepState) -> Step:
         """Returns the step from the cache, or traces and compiles it once for each signature."""
+        group = replicas.local_group()
+        if group is not None and kind != PREDICT:
+            from kerascnn.training.replicated_step import replicated_step
+
+            return replicated_step(self, group, kind, source, state)
         parts = state.parts or self._find_parts()
         variables, layers = parts.variables, parts.layers
         key = (
@@ -177,6 +183,7 @@ class StepMachinery:
             ),
             (config.tf32(), config.floatx(), config.epsilon(), self.run_eagerly),
             self.optimizer.trace_key if kind == TRAIN and self.optimizer is not None else None,
+            replicas.local_replica(),
         )
         programs = self._programs
         step = programs.pop(key, None)
@@ -188,7 +195,8 @@ class StepMachinery:
             # The step keeps them alive, so that their ids in the key stay valid; a first trace may
             # build more.
             step.owners = (variables, layers)
-            if len(programs) >= _MAX_PROGRAMS:
+            replica = replicas.local_replica()
+            if len(programs) >= _MAX_PROGRAMS * (1 if replica is None else replica.size):
                 programs.pop(next(iter(programs)))
                 state.kept_feeds.clear()
         programs[key] = step
@@ -241,11 +249,19 @@ class StepMachinery:
         batch_size: int,
         generator: np.random.Generator | None = None,
         once: bool = False,
-    ) -> Feed | BatchFeed:
+    ) -> Any:
+        group = replicas.local_group() if kind != PREDICT else None
         with self._finding_parts_once():
             if isinstance(data, BatchStream):
                 return BatchFeed(self, kind, data)
-            if once:
+            if group is not None:
+                from kerascnn.training.replicated_feed import ReplicatedFeed
+
+                state = self._prepare(kind, data)
+                feed: Any = ReplicatedFeed(
+                    self, group, kind, data, batch_size, state, generator, once
+                )
+            elif once:
                 feed = self._feed_for_once(kind, data, batch_size)
             else:
                 feed = Feed(self, kind, data, batch_size, self._prepare(kind, data), generator)

@@ -55,6 +55,11 @@ class OutputBuffers:
         one = graph.full([], "int64", 1)
         graph.assign(self._place.core, dispatch.apply_one("add", [place, one]))
 
+    @property
+    def variables(self) -> list[Any]:
+        """Returns the variables of the core that steps write to."""
+        return [self._place.core, *self._buffers]
+
     def clear(self) -> None:
         """Drops the contents of the buffers; the next step is the first one."""
         self._filled = 0

@@ -32,6 +32,7 @@ class Predictor:
         feed: the batches.
         callbacks: who is told.
         as_tensor: whether the outputs stay on the device.
+        device: where the feed's steps run, by default the model's device.
     """
 
     def __init__(
@@ -40,12 +41,13 @@ class Predictor:
         feed: Feed | BatchFeed,
         callbacks: CallbackList,
         as_tensor: bool = False,
+        device: str | None = None,
     ):
         self._as_tensor = as_tensor
         self._model = model
         self._feed = feed
         self._callbacks = callbacks
-        self._device = model._state.device
+        self._device = device or model._state.device
         self._step_by_step = callbacks.uses_batch_hooks(PREDICT)
         self._buffers: OutputBuffers | None = None
         if not self._step_by_step:

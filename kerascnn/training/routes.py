@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerascnn import _core, dtypes
+from kerascnn.distribution import replicas
 from kerascnn.training.chunks import host_memory
 from kerascnn.training.device_state import StagedTensor, StepState
-from kerascnn.training.steps import BatchSource, Step
+from kerascnn.training.steps import PREDICT, BatchSource, Step
 
 if TYPE_CHECKING:
     from kerascnn.training.machinery import StepMachinery
@@ -28,7 +29,20 @@ COLLECT_SECONDS = 3e-4
 _ALIGNMENT = 256
 
 
-class DirectRoute:
+class Route:
+    """How batches of one form reach their step."""
+
+    step: Step
+
+    def put(self, arrays: Sequence[Any]) -> None:
+        """Takes a batch."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Enqueues the steps of batches that wait."""
+
+
+class DirectRoute(Route):
     """Copies each batch to the step's own place and runs the step: one that is on the device there,
     one on the host where the host is the device, or one of arrays of several lengths.
 
@@ -49,9 +63,6 @@ class DirectRoute:
             staged.write(array)
         self.step.run([staged.tensor for staged in self._staged], 1)
 
-    def flush(self) -> None:
-        """Does nothing: no batch waits."""
-
 
 class Ring:
     """Memory for batches on their way: page-locked on the host, and as much on the device.
@@ -70,7 +81,7 @@ class Ring:
         self.user: object = None  # the route whose batches are in the ring
 
 
-class RingRoute:
+class RingRoute(Route):
     """Collects batches in page-locked memory and runs the steps of many of them with one launch.
 
     While the device works on one half of the ring, the other is filled and copied. A half goes to
@@ -81,13 +92,23 @@ class RingRoute:
         kind: the kind of step.
         source: what batches look like; `rows` and `counts` are left to the route.
         state: the counters that steps read and write; has the ring.
+        half: how many batches half of the ring takes, by default as many as there is room for.
+        owner: the route that this one is part of.
     """
 
-    def __init__(self, model: StepMachinery, kind: str, source: BatchSource, state: StepState):
+    def __init__(
+        self,
+        model: StepMachinery,
+        kind: str,
+        source: BatchSource,
+        state: StepState,
+        half: int | None = None,
+        owner: Any = None,
+    ):
         self._state = state
-        sizes = [_num_bytes(shape, dtype) for shape, dtype in source.specs]
-        self._ring = ring_for(state, sizes)
-        self._half = batches_per_half(self._ring.num_bytes, sizes)
+        self._owner = owner or self
+        self._ring, most = ring_for(state, source)
+        self._half = half or most
         self._size = source.batch_size
         rows = 2 * self._half * self._size
         specs = tuple(((rows, *shape[1:]), dtype) for shape, dtype in source.specs)
@@ -96,7 +117,7 @@ class RingRoute:
         self._lay_out(specs)
         self._order = StagedTensor("order", (rows,), "int32", state.device)
         self._order.write(np.arange(rows, dtype=np.int32))
-        self._inputs = [*self._targets, self._order.tensor]
+        self.inputs = [*self._targets, self._order.tensor]
         self._filled = 0  # batches of this round in the ring
         self._sent = 0  # batches whose steps are enqueued
         self._sent_at = 0.0
@@ -121,6 +142,12 @@ class RingRoute:
 
     def put(self, arrays: Sequence[np.ndarray]) -> None:
         """Takes a batch, and sends the collected ones if it is time."""
+        self.take(arrays)
+        if self.is_due():
+            self.flush()
+
+    def take(self, arrays: Sequence[np.ndarray]) -> None:
+        """Takes a batch."""
         if self._ring.user is not self._name:
             self._enter()
         position = self._filled
@@ -129,9 +156,11 @@ class RingRoute:
         for place, array in zip(self._places[position], arrays, strict=True):
             place[...] = array
         self._filled = position + 1
-        self._state.waiting = self
-        if self._filled % self._half == 0 or self._device_is_idle():
-            self.flush()
+        self._state.waiting = self._owner
+
+    def is_due(self) -> bool:
+        """Tells whether it is time to send the collected batches."""
+        return self._filled % self._half == 0 or self._device_is_idle()
 
     def _enter(self) -> None:
         """Takes over the ring from a route with another layout."""
@@ -155,36 +184,59 @@ class RingRoute:
 
     def flush(self) -> None:
         """Enqueues the copies and the steps of waiting batches, and waits for nothing."""
+        count = self.begin_flush()
+        if count:
+            self.step.run(self.inputs, count)
+            self.end_flush(count)
+
+    def begin_flush(self) -> int:
+        """Enqueues the copies of waiting batches; returns how many these are."""
         first, count = self._sent, self._filled - self._sent
-        if count == 0:
-            return
-        self._sent = self._filled
-        self._state.waiting = None
-        half = self._ring.halves[first // self._half]
-        half.send(self._targets, self._sources, first * self._size, count * self._size)
-        self._state.run_from(self._name, first, self.step, self._inputs, count, later=False)
+        if count:
+            self._state.waiting = None
+            self._sent = self._filled
+            half = self._ring.halves[first // self._half]
+            half.send(self._targets, self._sources, first * self._size, count * self._size)
+            self._state.depart(self._name, first)
+        return count
+
+    def end_flush(self, count: int) -> None:
+        """Notes that the steps of so many batches are enqueued."""
+        self._state.arrive(self._name, self._sent)
         self._ring.steps_done.record()
         if self._sent % self._half == 0:
-            half.mark_used()
+            self._ring.halves[(self._sent - count) // self._half].mark_used()
         self._sent_at = time.perf_counter()
 
 
 def make_route(
     model: StepMachinery, kind: str, source: BatchSource, state: StepState, is_on_device: bool
-) -> DirectRoute | RingRoute:
+) -> Route:
     """Makes the route for batches like `source`, on the host or on the state's device."""
     lengths = {shape[0] for shape, _ in source.specs}  # all batches of a ring have one length
     is_direct = is_on_device or state.device == "cpu" or len(lengths) > 1
+    group = replicas.local_group()
+    if group is not None and kind != PREDICT:
+        from kerascnn.training.replicated_routes import ReplicatedDirectRoute, ReplicatedRingRoute
+
+        shared = ReplicatedDirectRoute if is_direct else ReplicatedRingRoute
+        return shared(model, group, kind, source, state)
     route = DirectRoute if is_direct else RingRoute
     return route(model, kind, source, state)
 
 
-def ring_for(state: StepState, sizes: Sequence[int]) -> Ring:
-    """Returns the state's ring, which is made or replaced if a batch of these arrays needs more."""
+def ring_for(state: StepState, source: BatchSource) -> tuple[Ring, int]:
+    """The state's ring, which is made or replaced if a batch needs more, and its half in batches.
+
+    Args:
+        state: the state.
+        source: what batches look like.
+    """
+    sizes = [_num_bytes(shape, dtype) for shape, dtype in source.specs]
     if state.ring is None or batches_per_half(state.ring.num_bytes, sizes) < 1:
         half = max(1, min(HALF_BATCHES, HALF_BYTES // max(1, sum(sizes))))
         state.ring = Ring(sum(_aligned(2 * half * size) for size in sizes), state.device)
-    return state.ring
+    return state.ring, batches_per_half(state.ring.num_bytes, sizes)
 
 
 def batches_per_half(num_bytes: int, sizes: Sequence[int]) -> int:

@@ -147,20 +147,24 @@ class CompiledStep(Step):
     ):
         super().__init__(outputs)
         self.program = program
-        self._recording = recording
+        self.recording = recording
+        # On one of several devices of this process: variables of the first, and this one's. The
+        # first device's step also knows that of all.
+        self.stand_ins: list[tuple[Any, Any]] = []
+        self.of_all: Any = None
         self.buffers = buffers
         self.notes_finite_loss = recording.notes_finite_loss
 
     def run(self, inputs: list[Any], steps: int, later: bool = False) -> None:
         while steps:
-            count = self._recording.prepare(steps)
+            count = self.recording.prepare(steps)
             self.program.run(inputs, count, later)
-            self._recording.run_effects(count)
+            self.recording.run_effects(count)
             steps -= count
 
     def prepare_alike(self) -> None:
         """Prepares the host for runs of `program` alone, whose steps are all like the next one."""
-        self._recording.prepare_alike()
+        self.recording.prepare_alike()
 
     def release_inputs(self) -> None:
         self.program.release_inputs()
@@ -181,9 +185,12 @@ def compile_step(
     Without `allocates` its first run allocates the memory of intermediate results.
     """
     recording = StepRecording(results_on_device=model._returns_own_logs(kind))
+    replica = replicas.local_replica()
+    # What a step makes is on the first device, whichever of several it is recorded for.
+    device = state.device if replica is None else replica.group.devices[0]
     with (
-        on_device(state.device),
-        Trace(state.device) as trace,
+        on_device(device),
+        Trace(device) as trace,
         record_step(recording),
         replicas.sharing(source.share),
     ):
@@ -208,6 +215,10 @@ def compile_step(
                 buffers.put(trace, leaves)
     model._clear_losses()  # these are values of a trace that has ended
     recording.trace = None
+    stand_ins: list[tuple[Any, Any]] = []
+    if replica is not None:
+        own = [state.step.core, *([] if buffers is None else buffers.variables)]
+        stand_ins = replica.stand_ins(trace.graph, own, model._all_metrics())
     program = _core.Program.compile(
         trace.graph,
         leaves,
@@ -217,8 +228,11 @@ def compile_step(
         autotune=config.autotune(),
         arena=state.arena,
         allocates=allocates,
+        stand_ins=stand_ins,
     )
-    return CompiledStep(program, recording, results_structure(results), buffers)
+    step = CompiledStep(program, recording, results_structure(results), buffers)
+    step.stand_ins = stand_ins
+    return step
 
 
 @contextlib.contextmanager

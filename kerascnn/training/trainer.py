@@ -412,6 +412,11 @@ class Trainer(StepMethods, StatelessTrainer):
             return end(found, as_tensor)
         data = as_data(x, prepare=self._host_preparation())
         size = standardize_batch_size(batch_size, data, steps, "steps")
+        if replicas.local_group() is not None:
+            from kerascnn.training.replicated_prediction import is_shared, predict_on_devices
+
+            if is_shared(self, data, size, steps, callbacks):
+                return predict_on_devices(self, data, size, steps, verbose, as_tensor)
         shared = SharedPrediction(data, size, steps)
         data, steps = shared.data, shared.steps
         feed = self._feed(PREDICT, data, size, once=True)
@@ -450,7 +455,7 @@ class Trainer(StepMethods, StatelessTrainer):
         Raises:
             ValueError: before `compile`, and for data or arguments that don't fit.
             DeviceError: on a GPU without its profiling library (CUPTI); says what to do.
-            RuntimeError: where several processes train the model.
+            RuntimeError: where several processes or devices train the model.
 
         >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(2, name="last")])
         >>> model.compile("sgd", "mse")
@@ -461,10 +466,11 @@ class Trainer(StepMethods, StatelessTrainer):
         from kerascnn.profiler.training import profile_training
 
         self._assert_compile_called("profile")
-        if replicas.active() is not None:
+        if replicas.active() is not None or replicas.local_group() is not None:
             raise RuntimeError(
-                "profile() measures one process, and several train this model now. Call "
-                "keras.distribution.set_distribution(None) first, or profile without a launcher."
+                "profile() measures one device of one process, and several train this model now. "
+                "Call keras.distribution.set_distribution(None) first, or profile without a "
+                "launcher."
             )
         return profile_training(self, x, y, sample_weight, batch_size, steps)
 

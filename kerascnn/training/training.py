@@ -71,7 +71,7 @@ class Training:
         feeds = self._feeds.items()
         # An epoch begins with metrics that have seen nothing.
         metrics = self._model._all_metrics() if self.batch else []
-        own = _values(self._metrics()) if self.batch else {}
+        of_each = replicas.values_of_each(self._metrics() if self.batch else {})
         with replicas.whole_metrics(metrics):
             seen = _values(self._metrics()) if self.batch else {}
         return {
@@ -84,7 +84,7 @@ class Training:
             "variables": _values(self._variables()),
             "metrics": seen,
             # As many processes go on with the sums that each had, whose bits depend on their order.
-            "metrics_of_each": replicas.of_each(own),
+            "metrics_of_each": of_each,
             "callbacks": {} if self._callbacks is None else self._callbacks.state_dict(),
             "feeds": {name: feed.position for name, feed in feeds if feed is not None},
             "random": random_places.take(),
@@ -129,10 +129,7 @@ class Training:
                 metrics = self._metrics()
                 _check(state["metrics"], metrics, "these metrics")
                 self._set(state)
-                own = replicas.own_of_each(state["metrics_of_each"])
-                if own is not None:
-                    _assign(metrics, own)
-                else:
+                if not replicas.assign_of_each(metrics, state["metrics_of_each"]):
                     for name, variable in metrics.items():
                         replicas.assign_whole(variable, state["metrics"][name])
                 if self._steps is not None:

@@ -48,7 +48,9 @@ def run(library: str, gpus: int, parts: list[str], patience: float) -> list[dict
     processes = []
     for rank in range(gpus):
         place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(gpus)}
-        more = {**address, **place, "KERASCNN_DEVICE": "gpu"} if gpus > 1 else {}
+        more = {"KERASCNN_DEVICE": "gpu:0"}
+        if gpus > 1:
+            more = {**address, **place, "KERASCNN_DEVICE": "gpu"}
         command = [sys.executable, str(_SCRIPT), library, *parts]
         processes.append(
             subprocess.Popen(

@@ -11,10 +11,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import kerascnn as keras
 from kerascnn import _core
 
 # No test depends on how fast a machine is. What takes longer than this hangs.
@@ -78,7 +81,7 @@ def start_on_gpus(size: int, *arguments: object, script: Path = WORK, **variable
     running = []
     for rank in range(size):
         place = {**address, "RANK": str(rank), "LOCAL_RANK": str(rank)} if size > 1 else {}
-        given = {"KERASCNN_DEVICE": "gpu", **place, **variables}
+        given = {"KERASCNN_DEVICE": "gpu" if size > 1 else "gpu:0", **place, **variables}
         output = tempfile.TemporaryFile("w+")  # noqa: SIM115
         process = subprocess.Popen(
             command, env=environment(**given), stdout=output, stderr=subprocess.STDOUT
@@ -103,6 +106,36 @@ def two_gpus() -> None:
     gpus = [name for name, is_usable, _ in _core.list_devices() if is_usable and name != "cpu"]
     if len(gpus) < 2:
         pytest.skip(f"it needs two GPUs, and there are {gpus or 'none'}")
+
+
+@pytest.fixture
+def several_cpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Lets the CPU count as three devices, for a training in this process."""
+    monkeypatch.setenv("KERASCNN_CPU_DEVICES", "3")
+    before = keras.config.floatx()
+    yield
+    keras.config.set_floatx(before)
+    keras.distribution.set_distribution(None)
+
+
+@contextlib.contextmanager
+def on_cpus(size: int) -> Iterator[None]:
+    """A block that trains on so many of the devices that the CPU counts as."""
+    devices = [f"cpu:{i}" for i in range(size)]
+    with keras.device("cpu"), keras.distribution.DataParallel(devices=devices).scope():
+        yield
+
+
+def trained_on_cpus(job: str, size: int, folder: Path | None = None) -> dict[str, Any]:
+    """Returns what a job of `work.py` gives on so many devices, as its `main` runs it."""
+    from . import work
+
+    with on_cpus(size):
+        keras.backend.clear_session()  # names of metrics begin anew
+        keras.config.set_floatx("float64")
+        keras.utils.set_random_seed(7)
+        function = getattr(work, job)
+        return function(folder) if function.__code__.co_argcount else function()
 
 
 def start(size: int, *arguments: object, script: Path = WORK, **variables: str) -> Outcome:

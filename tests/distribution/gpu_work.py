@@ -3,11 +3,13 @@
     torchrun --nproc-per-node 2 gpu_work.py FOLDER JOB...
 
 Each process writes what each job returned, arrays by name, to FOLDER/JOB.RANK.npz.
+KERASCNN_TEST_DEVICES=gpu:0,gpu:1 names several devices of one process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from pathlib import Path
 
@@ -141,7 +143,9 @@ def net_c_in_buckets():
 
 def main(folder, *jobs):
     keras.distribution.initialize()
-    keras.distribution.set_distribution(keras.distribution.DataParallel())
+    named = os.environ.get("KERASCNN_TEST_DEVICES")
+    devices = named.split(",") if named else None
+    keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
     for name in jobs:
         keras.utils.set_random_seed(7)
         found = globals()[name]()

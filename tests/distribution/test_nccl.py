@@ -96,7 +96,7 @@ def engines(monkeypatch):
     port = free_port()
     for name in ("LOCAL_RANK", "KERASCNN_DEVICE", "TORCHELASTIC_USE_AGENT_STORE"):
         monkeypatch.delenv(name, raising=False)
-    for name in nccl._SETTINGS:
+    for name in nccl.SETTINGS:
         monkeypatch.setenv(name, "0")
     monkeypatch.setattr(nccl, "set_default_device", lambda name: None)
     monkeypatch.setattr(nccl.atexit, "register", lambda function: None)

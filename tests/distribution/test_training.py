@@ -7,7 +7,7 @@ import csv
 import numpy as np
 import pytest
 
-from .conftest import start, start_by_hand
+from .conftest import start, start_by_hand, trained_on_cpus
 
 # In float64: a few hundred additions in another order, and steps of optimizers that divide by small
 # numbers in between.
@@ -33,6 +33,8 @@ SAME = (
     "optimizers",
     "digits",
 )
+# Those that one process with several devices can do: Python runs no step there.
+LOCAL = tuple(job for job in SAME if job not in ("own_loop", "at_once", "digits"))
 OTHERS = ("normalized_apart", "noise", "reading", "callbacks", "resumed", "resumed_data_set")
 
 
@@ -73,6 +75,16 @@ def check_equal(found, expected, tolerance=TOLERANCE):
 def test_several_processes_train_as_one(runs, job, size):
     expected, found = results(runs(1), job), results(runs(size), job)
     check_equal(found, expected, FLOAT32 if job == "digits" else TOLERANCE)
+
+
+@pytest.mark.parametrize("job", LOCAL)
+@pytest.mark.filterwarnings("ignore:`shuffle=True` has no effect")
+def test_devices_of_one_process_end_with_the_same_bits(runs, several_cpus, job):
+    """As two processes: shares, random streams and the order of sums are the same."""
+    found, expected = trained_on_cpus(job, 2), results(runs(2), job)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert np.asarray(found[name]).tobytes() == value.tobytes(), name
 
 
 @pytest.mark.parametrize("size", [2, 3])

@@ -3,12 +3,14 @@
     mpirun -n 3 python work.py FOLDER JOB...
 
 Each process writes what each job returned, arrays by name, to FOLDER/JOB.RANK.npz.
+KERASCNN_TEST_DEVICES=gpu:0,gpu:1 names several devices of one process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import sys
 from pathlib import Path
 
@@ -530,7 +532,9 @@ def ended(folder):
 
 def main(folder, *jobs):
     keras.distribution.initialize()
-    keras.distribution.set_distribution(keras.distribution.DataParallel())
+    named = os.environ.get("KERASCNN_TEST_DEVICES")
+    devices = named.split(",") if named else None
+    keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
     folder = Path(folder)
     for name in jobs:
         keras.config.set_floatx("float64")

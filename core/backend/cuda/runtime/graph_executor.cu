@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 
+#include "core/backend/collectives.h"
 #include "core/backend/cuda/runtime/cupti_tracer.h"
 #include "core/backend/cuda/runtime/nccl.h"
 #include "core/backend/dependencies.h"
@@ -321,16 +322,34 @@ void GraphExecutor::run(int64_t steps) {
     return;
   }
   if (steps == 1 && (meetings_ > 0 || ++single_runs_ > kSingleRunsInLoop)) {
-    launch_turns(straight_, {.size = 1, .turns = 1});
+    launch_straight(straight_, {{.size = 1, .turns = 1}});
     return;
   }
-  for (const LoopRun& run : sizes_.plan(steps)) {
-    if (uses_loops_) {
-      launch_loop(run.size, run.turns);
-    } else {
-      launch_turns(straight_, run);
-    }
+  const std::vector<LoopRun> runs = sizes_.plan(steps);
+  if (!uses_loops_) {
+    launch_straight(straight_, runs);
+    return;
   }
+  for (const LoopRun& run : runs) launch_loop(run.size, run.turns);
+}
+
+void GraphExecutor::launch_straight(std::map<int64_t, Captured>& graphs,
+                                    const std::vector<LoopRun>& runs) {
+  if (meetings_ > 0) {
+    // Where this process has other devices in the sums, all of them make their graphs first: what
+    // making one asks of the driver may wait for devices, one of which would wait in a sum for the
+    // graph that is being made. And where one can't make its graph, none has started.
+    for (const LoopRun& run : runs) (void)find_or_capture(graphs, run.size);
+    meet_devices_of_process();
+  }
+  for (const LoopRun& run : runs) launch_turns(graphs, run);
+}
+
+GraphExecutor::Captured& GraphExecutor::find_or_capture(std::map<int64_t, Captured>& graphs,
+                                                        int64_t steps) {
+  const auto found = graphs.find(steps);
+  if (found != graphs.end()) return found->second;
+  return graphs.emplace(steps, capture_straight(steps)).first->second;
 }
 
 // Does the same as run(), but the host repeats the turns, because CUPTI does not know the kernels
@@ -342,16 +361,15 @@ void GraphExecutor::run_profiled(int64_t steps) {
     profiled_.clear();
     profile_session_ = profile_session();
   }
-  for (const LoopRun& run : sizes_.plan(steps)) launch_turns(profiled_, run);
+  launch_straight(profiled_, sizes_.plan(steps));
 }
 
 void GraphExecutor::launch_turns(std::map<int64_t, Captured>& graphs, const LoopRun& run) {
-  auto found = graphs.find(run.size);
-  if (found == graphs.end()) found = graphs.emplace(run.size, capture_straight(run.size)).first;
+  const Captured& graph = find_or_capture(graphs, run.size);
   for (int64_t turn = 0; turn < run.turns; ++turn) {
     const cudaStream_t stream = context_.stream();
     check_given_up();
-    check(cudaGraphLaunch(found->second.exec.get(), stream), "cudaGraphLaunch");
+    check(cudaGraphLaunch(graph.exec.get(), stream), "cudaGraphLaunch");
     ++counters_.graph_launches;
     note_meetings(meetings_ * run.size, stream);
   }
@@ -373,6 +391,7 @@ LaunchExecutor::LaunchExecutor(Context& context, std::vector<Instruction> instru
 
 void LaunchExecutor::run(int64_t steps) {
   use_device(context_.index());
+  if (count_meetings(instructions_) > 0) meet_devices_of_process();
   for (int64_t step = 0; step < steps; ++step) {
     for (const Instruction& instruction : instructions_) {
       run_one(instruction, context_.stream());

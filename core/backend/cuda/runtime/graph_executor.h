@@ -52,6 +52,10 @@ class GraphExecutor : public Executor {
   Captured capture_straight(int64_t steps);
   std::vector<PrioritizedNode> capture_instructions(int64_t steps, cudaStream_t stream);
   void launch_loop(int64_t steps, int64_t turns);
+  // The host repeats the steps of straight graphs, which `graphs` has or gets.
+  void launch_straight(std::map<int64_t, Captured>& graphs, const std::vector<LoopRun>& runs);
+  // The straight graph of so many steps.
+  Captured& find_or_capture(std::map<int64_t, Captured>& graphs, int64_t steps);
   // The host repeats the steps that `graphs` has, or gets, a straight graph of.
   void launch_turns(std::map<int64_t, Captured>& graphs, const LoopRun& run);
   void run_profiled(int64_t steps);

@@ -64,7 +64,7 @@ struct NcclLibrary {
 };
 
 NcclLibrary::NcclLibrary(const std::string& name) : file(name) {
-  const char* const what_fails = "the GPUs of several processes can't be connected";
+  const char* const what_fails = "several GPUs can't be connected";
   const OpenedLibrary library(name, what_fails,
                               "pip install nvidia-nccl-cu13, or kerascnn's extra \"nccl\"");
   library.find("ncclGetVersion", call.get_version);
@@ -165,10 +165,18 @@ struct NcclMembership {
   }
 };
 
-// Both are never destroyed: at process exit the driver may be gone before this library's static
-// objects are.
-std::atomic<NcclMembership*> membership{nullptr};
+// What this process has joined by each of its devices: one of them where a launcher has started
+// several processes, and several where it trains on them by itself. All are never destroyed: at
+// process exit the driver may be gone before this library's static objects are, and captured graphs
+// refer to communicators that were replaced.
+constexpr int kMostDevices = 64;
+std::array<std::atomic<NcclMembership*>, kMostDevices> memberships{};
 std::atomic<NcclLibrary*> opened_nccl{nullptr};
+std::atomic<bool> has_aborted_sums{false};
+
+NcclMembership* membership_of(int device) {
+  return device < 0 || device >= kMostDevices ? nullptr : memberships[device].load();
+}
 
 NcclLibrary& nccl_library() {
   NcclLibrary* const library = opened_nccl.load();
@@ -190,20 +198,16 @@ int nccl_dtype(DType dtype) {
 }
 
 NcclMembership& joined(std::string_view op, int64_t processes) {
-  NcclMembership* const found = membership.load();
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  NcclMembership* const found = membership_of(device);
   const int64_t there = found == nullptr ? 1 : found->processes;
   if (there != processes) {
     throw DeviceError(message(
-        op, ": it is for ", processes, " processes, but the GPU of this one is connected with ",
-        there == 1 ? "none" : message("those of ", there),
-        "; call keras.distribution.initialize() ",
-        "before anything else in each of them, and let them compute on GPUs there"));
-  }
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  if (device != found->device) {
-    throw DeviceError(message(op, ": ", found->who(), " was asked to sum on cuda:", device,
-                              "; a process trains on the GPU that it joined the others with"));
+        op, ": it is for ", processes, " GPUs, but cuda:", device, " of this process is connected ",
+        there == 1 ? "with no other" : message("as one of ", there),
+        "; call keras.distribution.initialize() before anything else in each process, and train on "
+        "the GPU that it gets, or name this process' GPUs in DataParallel(devices=...)"));
   }
   return *found;
 }
@@ -213,6 +217,68 @@ NcclMembership& joined(std::string_view op, int64_t processes) {
 struct Joining {
   std::promise<NcclResult> result;
   NcclHandle comm = nullptr;
+};
+
+// A first sum makes connections, which can't be made later while a graph is captured, and shows
+// that they work. It has its memory before the devices meet: where they are of one process,
+// allocating could wait for a device that waits in the sum already.
+class FirstSum {
+ public:
+  FirstSum() {
+    check(cudaMalloc(reinterpret_cast<void**>(&data_), kCount * sizeof(float)), "cudaMalloc");
+    check(cudaMemsetAsync(data_, 0, kCount * sizeof(float), stream_.get()), "cudaMemsetAsync");
+    const float one = 1;
+    check(cudaMemcpyAsync(last(), &one, sizeof(float), cudaMemcpyHostToDevice, stream_.get()),
+          "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+  }
+  // A sum that was given up goes on, and freeing its memory would wait for it.
+  ~FirstSum() {
+    if (!is_under_way_) (void)cudaFree(data_);
+  }
+  FirstSum(const FirstSum&) = delete;
+  FirstSum& operator=(const FirstSum&) = delete;
+
+  void check_with(NcclMembership& member, double patience) {
+    const NcclFunctions& call = member.library.call;
+    is_under_way_ = true;
+    member.expect(
+        call.all_reduce(data_, data_, kCount, kNcclFloat32, kNcclSum, member.comm, stream_.get()),
+        "initialize", "the first ncclAllReduce");
+    check(cudaEventRecord(done_.get(), stream_.get()), "cudaEventRecord");
+    const auto begun = Clock::now();
+    while (!has_passed(done_.get())) {
+      NcclResult state = kNcclSuccess;
+      member.expect(call.comm_get_async_error(member.comm, &state), "initialize",
+                    "ncclCommGetAsyncError");
+      if (state != kNcclInProgress) member.expect(state, "initialize", "the first sum");
+      if (std::chrono::duration<double>(Clock::now() - begun).count() > patience) {
+        throw DeviceError(message("initialize: ", member.who(), " has waited for ", patience,
+                                  " seconds for a first sum over the GPUs; NCCL ",
+                                  member.library.version_text(),
+                                  ", NCCL_DEBUG=INFO lets it say what it waits for"));
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    is_under_way_ = false;
+    float found = 0;
+    check(cudaMemcpy(&found, last(), sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
+    if (found != static_cast<float>(member.processes)) {
+      throw DeviceError(message("initialize: ", member.who(), ": a first sum over the GPUs gave ",
+                                found, " where it is ", member.processes, "; NCCL ",
+                                member.library.version_text()));
+    }
+  }
+
+ private:
+  static constexpr size_t kCount = 1 << 20;
+
+  float* last() const { return data_ + (kCount - 1); }
+
+  const Stream stream_ = make_stream();
+  const Event done_ = make_event();
+  float* data_ = nullptr;
+  bool is_under_way_ = false;
 };
 
 class NcclCollectives final : public GpuCollectives {
@@ -251,24 +317,31 @@ class NcclCollectives final : public GpuCollectives {
 
   void join(int device, const std::string& id, int64_t rank, int64_t processes,
             double patience) override {
-    if (membership.load() != nullptr) throw DeviceError("NCCL: this process has joined already");
+    if (device < 0 || device >= kMostDevices) {
+      throw DeviceError(message("NCCL: kerascnn connects GPUs up to cuda:", kMostDevices - 1,
+                                ", received cuda:", device));
+    }
     if (id.size() != kNcclIdBytes) {
       throw ValueError(message("NCCL: an id has ", kNcclIdBytes, " bytes, received ", id.size()));
     }
     use_device(device);
     auto* const member = new NcclMembership{
         .library = nccl_library(), .device = device, .rank = rank, .processes = processes};
+    FirstSum first_sum;
     const NcclResult result = start_to_join(*member, id, patience);
     member->expect(result, "initialize", "ncclCommInitRank");
-    check_sum(*member, patience);
-    membership = member;
+    first_sum.check_with(*member, patience);
+    memberships[device] = member;
   }
 
   GpuMeetings meetings() override {
     GpuMeetings result;
-    if (NcclMembership* const member = membership.load(); member != nullptr) {
+    for (const auto& membership : memberships) {
+      NcclMembership* const member = membership.load();
+      if (member == nullptr) continue;
       result = member->log.state();
-      if (!has_aborted_) result.failure = failure_of(*member);
+      if (!has_aborted_sums) result.failure = failure_of(*member);
+      if (!result.failure.empty()) break;
     }
     result.is_reported = is_giving_up_reported();
     return result;
@@ -276,14 +349,17 @@ class NcclCollectives final : public GpuCollectives {
 
   void give_up(const std::string& reason) override {
     give_up_devices(reason);
-    NcclMembership* const member = membership.load();
-    if (member == nullptr || has_aborted_.exchange(true)) return;
-    // Kernels that wait for others end at once. The call itself returns when nothing refers to the
-    // communicator any more, which captured graphs do, so nobody waits for it.
-    std::thread([member] {
-      (void)cudaSetDevice(member->device);
-      (void)member->library.call.comm_abort(member->comm);
-    }).detach();
+    if (has_aborted_sums.exchange(true)) return;
+    for (const auto& membership : memberships) {
+      NcclMembership* const member = membership.load();
+      if (member == nullptr) continue;
+      // Kernels that wait for others end at once. The call itself returns when nothing refers to
+      // the communicator any more, which captured graphs do, so nobody waits for it.
+      std::thread([member] {
+        (void)cudaSetDevice(member->device);
+        (void)member->library.call.comm_abort(member->comm);
+      }).detach();
+    }
   }
 
  private:
@@ -321,50 +397,6 @@ class NcclCollectives final : public GpuCollectives {
     member.comm = joining->comm;
     return found;
   }
-
-  // A first sum makes connections, which can't be made later while a graph is captured, and shows
-  // that they work.
-  static void check_sum(NcclMembership& member, double patience) {
-    const NcclFunctions& call = member.library.call;
-    const Stream stream = make_stream();
-    constexpr size_t count = 1 << 20;
-    float* data = nullptr;
-    check(cudaMalloc(reinterpret_cast<void**>(&data), count * sizeof(float)), "cudaMalloc");
-    const float one = 1;
-    check(cudaMemsetAsync(data, 0, count * sizeof(float), stream.get()), "cudaMemsetAsync");
-    float* const last = data + (count - 1);
-    check(cudaMemcpyAsync(last, &one, sizeof(float), cudaMemcpyHostToDevice, stream.get()),
-          "cudaMemcpyAsync");
-    member.expect(
-        call.all_reduce(data, data, count, kNcclFloat32, kNcclSum, member.comm, stream.get()),
-        "initialize", "the first ncclAllReduce");
-    const Event done = make_event();
-    check(cudaEventRecord(done.get(), stream.get()), "cudaEventRecord");
-    const auto begun = Clock::now();
-    while (!has_passed(done.get())) {
-      NcclResult state = kNcclSuccess;
-      member.expect(call.comm_get_async_error(member.comm, &state), "initialize",
-                    "ncclCommGetAsyncError");
-      if (state != kNcclInProgress) member.expect(state, "initialize", "the first sum");
-      if (std::chrono::duration<double>(Clock::now() - begun).count() > patience) {
-        throw DeviceError(message("initialize: ", member.who(), " has waited for ", patience,
-                                  " seconds for a first sum over the GPUs; NCCL ",
-                                  member.library.version_text(),
-                                  ", NCCL_DEBUG=INFO lets it say what it waits for"));
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
-    float found = 0;
-    check(cudaMemcpy(&found, last, sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
-    (void)cudaFree(data);
-    if (found != static_cast<float>(member.processes)) {
-      throw DeviceError(message("initialize: ", member.who(), ": a first sum over the GPUs gave ",
-                                found, " where it is ", member.processes, "; NCCL ",
-                                member.library.version_text()));
-    }
-  }
-
-  std::atomic<bool> has_aborted_{false};
 };
 
 }  // namespace
@@ -392,8 +424,10 @@ void sum_over_processes(std::string_view op, int64_t processes,
 }
 
 void note_meetings(int64_t count, cudaStream_t stream) {
-  NcclMembership* const member = membership.load();
-  if (member != nullptr && count > 0) member->log.note(count, stream);
+  if (count == 0) return;
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  if (NcclMembership* const member = membership_of(device)) member->log.note(count, stream);
 }
 
 GpuCollectives& nccl_collectives() {

@@ -1,5 +1,5 @@
-// Sums between the GPUs of several processes, by NCCL. Its library is opened when processes join,
-// so that one process alone needs none. The few functions that are called are the same in all of
+// Sums between GPUs, of several processes or of one, by NCCL. Its library is opened when processes
+// join, so that one GPU alone needs none. The few functions that are called are the same in all of
 // NCCL 2 since 2.18 and are declared in nccl.cpp: building needs no NCCL.
 #pragma once
 
@@ -21,7 +21,8 @@ struct SummedMemory {
   int64_t count = 0;
 };
 
-// Throws DeviceError, which begins with the op's name, where this process has not joined so many.
+// Throws DeviceError, which begins with the op's name, where the calling thread's device is not one
+// of so many that were joined.
 void check_joined(std::string_view op, int64_t processes);
 
 // Puts sums over all processes on the stream, which may be captured. All processes get the same
