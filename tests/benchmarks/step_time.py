@@ -92,10 +92,10 @@ def step(
 
 # What is predicted ------------------------------------------------------------------------------
 
-COMPUTE = 0.013  # of ResNet-50 in bfloat16 on one H200, 128 images
-GRADIENTS = 102e6  # 25.6 million of 4 bytes
+COMPUTE = 0.0167  # of ResNet-50 in bfloat16 on one H200, 128 images
 BACKWARD = 2 / 3
-MESSAGES = 4  # a quarter of the gradients ends one
+# Its gradients are 25.6 million of 4 bytes. A message has at least half of what is left, or 32 MB.
+MESSAGES = [39.7e6, 31.8e6, 15.5e6, 8.9e6, 3.6e6, 1.7e6, 1.0e6]
 NVLINK = Link(3e-6, 350e9)  # of one GPU, as NCCL's sums of large messages reach it
 NETWORKS = {  # of one machine with 8 GPUs
     "8 x 400 Gbit/s": Link(8e-6, 8 * 50e9 * 0.9),
@@ -104,28 +104,29 @@ NETWORKS = {  # of one machine with 8 GPUs
 }
 
 
-def resnet50(devices: int, network: Link, gradients: float, overlapped: bool) -> float:
+def resnet50(devices: int, network: Link, itemsize: int, overlapped: bool) -> float:
     def reduce(size: float) -> float:
         return hierarchy(devices, size, NVLINK, network, 8)
 
+    messages = [size * itemsize / 4 for size in MESSAGES]
     if not overlapped:
-        return step(COMPUTE, BACKWARD, [gradients], reduce, overlapped=False)
-    return step(COMPUTE, BACKWARD, [gradients / MESSAGES] * MESSAGES, reduce)
+        return step(COMPUTE, BACKWARD, [sum(messages)], reduce, overlapped=False)
+    return step(COMPUTE, BACKWARD, messages, reduce)
 
 
 def predict() -> None:
     ways = {
-        "float32, after the backward pass": (GRADIENTS, False),
-        "float32, beside it": (GRADIENTS, True),
-        "16 bits, beside it": (GRADIENTS / 2, True),
+        "float32, after the backward pass": (4, False),
+        "float32, beside it": (4, True),
+        "16 bits, beside it": (2, True),
     }
     print("| network of a machine with 8 GPUs | gradients | 8 GPUs | 64 | 512 |")
     print("| --- | --- | --- | --- | --- |")
     for network, link in NETWORKS.items():
-        for name, (gradients, overlapped) in ways.items():
+        for name, (itemsize, overlapped) in ways.items():
             cells = []
             for devices in (8, 64, 512):
-                seconds = resnet50(devices, link, gradients, overlapped)
+                seconds = resnet50(devices, link, itemsize, overlapped)
                 share = COMPUTE / seconds
                 cells.append(f"{seconds * 1e3:.1f} ms, {share:.2f}")
             print(f"| {network} | {name} | {' | '.join(cells)} |")
