@@ -328,6 +328,15 @@ std::vector<InstructionInfo> Program::describe() const {
 
 const std::vector<ArenaBuffer>& Program::memory() const { return impl_->memory; }
 
+std::vector<std::vector<TensorSpec>> Program::meetings() const {
+  std::vector<std::vector<TensorSpec>> result;
+  for (const PlannedNode& planned : impl_->nodes) {
+    if (!planned.kernel->meets_processes()) continue;
+    result.push_back(specs_of(impl_->schedule.graph, planned.node->inputs));
+  }
+  return result;
+}
+
 const std::vector<VariablePtr>& Program::states() const { return impl_->states; }
 
 Dependencies Program::dependencies(int64_t repeats) const {

@@ -109,6 +109,8 @@ class Program {
   std::vector<InstructionInfo> describe() const;
   // What lies in the arena of a step, in the order in which it is written.
   const std::vector<ArenaBuffer>& memory() const;
+  // What each kernel call that meets other processes takes, in the order of the calls.
+  std::vector<std::vector<TensorSpec>> meetings() const;
   // The variables that it reads or writes.
   const std::vector<VariablePtr>& states() const;
   // Which instructions wait for which in `repeats` steps in a row, each in its arena; see

@@ -68,6 +68,9 @@ std::vector<TensorSpec> read_outputs(const Graph& graph, const PlannedNode& plan
 void Program::Impl::find_states(const CompileOptions& options) {
   std::unordered_map<const Variable*, VariablePtr> stand_ins;
   for (const auto& [variable, stand_in] : options.stand_ins) {
+    if (variable == nullptr || stand_in == nullptr) {
+      throw ValueError("compile: one of the variables, or of what stands for them, is null");
+    }
     if (stand_in->value().spec() != variable->value().spec()) {
       throw ValueError(message("compile: variable \"", variable->name(), "\" is ",
                                spec_string(variable->value().spec()), ", and what stands for it ",

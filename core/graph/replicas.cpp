@@ -44,20 +44,26 @@ std::string text_of(const std::exception_ptr& error) {
   }
 }
 
-// A program's sums in their order, as far as the devices have to agree on them.
-std::vector<std::string> sums_of(const Program& program) {
-  std::vector<std::string> sums;
-  for (const InstructionInfo& info : program.describe()) {
-    if (info.op != "all_reduce") continue;
-    std::string& text = sums.emplace_back();
-    for (const TensorSpec& spec : info.inputs) {
-      text += (text.empty() ? "" : ", ") + spec_string(spec);
-    }
+// Callers from other languages may pass null.
+template <typename T>
+void check_present(const std::vector<std::shared_ptr<T>>& objects, const char* what) {
+  for (const auto& object : objects) {
+    if (object == nullptr) throw ValueError(message("replicas: one of the ", what, " is null"));
   }
-  return sums;
+}
+
+std::string text_of(const std::vector<TensorSpec>& specs) {
+  std::string text;
+  for (const TensorSpec& spec : specs) text += (text.empty() ? "" : ", ") + spec_string(spec);
+  return text;
 }
 
 }  // namespace
+
+Mirror::Mirror(std::vector<VariablePtr> others, bool adds_up)
+    : others_(std::move(others)), adds_up_(adds_up) {
+  check_present(others_, "variables");
+}
 
 void Mirror::refresh(const Variable& first) {
   const uint64_t version = first.value().storage()->version();
@@ -198,6 +204,10 @@ ReplicatedProgram::ReplicatedProgram(std::shared_ptr<Replicas> replicas,
       programs_(std::move(programs)),
       firsts_(std::move(firsts)),
       mirrors_(std::move(mirrors)) {
+  check_present<Replicas>({replicas_}, "groups");
+  check_present(programs_, "programs");
+  check_present(firsts_, "variables");
+  check_present(mirrors_, "mirrors");
   if (programs_.size() != static_cast<size_t>(replicas_->size()) ||
       firsts_.size() != mirrors_.size()) {
     throw ValueError(message("replicas: ", programs_.size(), " programs for ", replicas_->size(),
@@ -209,15 +219,15 @@ ReplicatedProgram::ReplicatedProgram(std::shared_ptr<Replicas> replicas,
 
 // A device that comes to a sum to which no other one comes would wait for ever.
 void ReplicatedProgram::check_sums() {
-  const std::vector<std::string> expected = sums_of(*programs_.front());
+  const auto expected = programs_.front()->meetings();
   meets_ = !expected.empty();
   for (const auto& program : programs_) {
-    const std::vector<std::string> found = sums_of(*program);
+    const auto found = program->meetings();
     if (found == expected) continue;
     size_t i = 0;
     while (i < std::min(found.size(), expected.size()) && found[i] == expected[i]) ++i;
-    const auto sum = [i](const std::vector<std::string>& sums) {
-      return i < sums.size() ? sums[i] : std::string("none");
+    const auto sum = [i](const auto& sums) {
+      return i < sums.size() ? text_of(sums[i]) : std::string("none");
     };
     throw ValueError(message(
         "The devices have to sum the same, but sum ", i, " of the step is of ", sum(expected),

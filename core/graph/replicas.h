@@ -23,8 +23,7 @@ class Mirror {
  public:
   // With `adds_up` the values of all devices are parts of a sum, as those of metrics are: what is
   // assigned to the first one is all of it, and the others get zeros.
-  Mirror(std::vector<VariablePtr> others, bool adds_up)
-      : others_(std::move(others)), adds_up_(adds_up) {}
+  Mirror(std::vector<VariablePtr> others, bool adds_up);
 
   const std::vector<VariablePtr>& others() const { return others_; }
   // Brings them up to date where `first` was written to since settle().
