@@ -78,8 +78,9 @@ def test_normalization_goes_into_the_kernel(rng, base, groups, bias, dtype):
     y = net.convolved(net.input(8)) if bias == "of the call" else net.convolved()
     if bias == "added":
         y = net.t.add(y, net.input(8))
-    y = net.t.relu(net.normalized(y))
-    assert takes_scale(net.ops(net.t.cast(y, dtype=dtype)), "dense" if base == "matmul" else base)
+    ops = net.ops(net.t.relu(net.normalized(y)))
+    # float16 has few digits for small numbers, which scaled kernels may be.
+    assert takes_scale(ops, "dense" if base == "matmul" else base) == (dtype != "float16")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
