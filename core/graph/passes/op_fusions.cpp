@@ -100,12 +100,14 @@ bool has_small_kernel(const Match& match) {
   return num_elements(match.spec("kernel").shape) <= num_elements(match.spec("base").shape);
 }
 
-// Does the pattern's part "casts" go to a wider type and back? A scaled kernel may be so small that
-// float16 has few digits for it, where the results before the scale are large.
+// Where results before the scale are large, a scaled kernel may be so small that float16 has few
+// digits for it.
+bool keeps_digits(const Match& match) { return match.spec("base").dtype != DType::Float16; }
+
+// Does the pattern's part "casts" go to a wider type and back?
 bool comes_back(const Match& match) {
   const DType dtype = match.spec("base").dtype, wide = match.spec("shift").dtype;
-  return dtype != DType::Float16 && match.spec("y").dtype == dtype &&
-         itemsize(wide) > itemsize(dtype);
+  return match.spec("y").dtype == dtype && itemsize(wide) > itemsize(dtype);
 }
 
 bool keeps_channels(const Graph& graph, const Node& node) {
@@ -133,6 +135,7 @@ void pattern_scaled_channels(Pattern& pattern) {
     y = y.call(op_cast).as("cast back");
     pattern.where(comes_back);
   }
+  pattern.where(keeps_digits);
   pattern.where(has_small_kernel);
   pattern.output("y", y);
 }
