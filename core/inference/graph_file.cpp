@@ -188,9 +188,8 @@ class Reader {
     const std::string& name = json.at("op").text();
     result.op = &find_op(name);
     const OpDef& op = *result.op;
-    if (op.is_stateful || op.runs_user_code || op.meets_processes || &op == &op_region ||
-        &op == &op_fused) {
-      throw ValueError(message("the op ", op.name, " is none of inference"));
+    if (op.runs_user_code || op.meets_processes || &op == &op_region || &op == &op_fused) {
+      throw ValueError(message("the op ", op.name, " can't be in a file"));
     }
     result.inputs = in("inputs", [&] { return values(json.at("inputs"), graph, num_values); });
     result.num_outputs = in("outputs", [&] { return below(json.at("outputs"), kMaxValues); });

@@ -24,13 +24,7 @@ _RANGES = ("int32", "int64", "float32", "float64")
 # Constants of one number take no bytes for each element from this size on.
 _WRITTEN = 1024
 
-_RANDOM = "random numbers are drawn anew by each call, and a file's graph has no state."
 _REFUSED = {
-    "random_uniform": _RANDOM,
-    "random_normal": _RANDOM,
-    "random_bernoulli": _RANDOM,
-    "random_advance": _RANDOM,
-    "dropout": _RANDOM,
     "custom_op": "its source is compiled where it runs, and a file runs no code.",
     "all_reduce": "it sums over processes.",
 }
@@ -61,8 +55,8 @@ def _check_state(model: Any, program: Program) -> None:
     if names:
         raise ExportError(
             f"Model '{model.name}' can't be exported with its graph: a prediction changes "
-            f"{', '.join(names[:5])}. A graph in a file computes the same in each call: leave "
-            "`stateful` and random numbers out of what is exported."
+            f"{', '.join(names[:5])}. A graph in a file computes the same in each call: leave out "
+            "`stateful`, and draw random numbers with a whole number as their seed."
         )
 
 

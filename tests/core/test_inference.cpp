@@ -143,7 +143,7 @@ TEST(files_that_are_damaged_say_where) {
   refused(file_of("[1"), "no end of a list");
   refused_graph("\"version\": 1", "\"version\": 2", "version 2");
   refused_graph("\"add\"", "\"ad\"", "nodes[1]: ");
-  refused_graph("\"add\"", "\"dropout\"", "the op dropout is none of inference");
+  refused_graph("\"add\"", "\"custom_op\"", "the op custom_op can't be in a file");
   refused_graph("[3, 2]", "[3, 5]", "nodes[1]: inputs: there is no number 5 of 4");
   refused_graph("[3, 2]", "[3, -1]", "there is no number -1 of 4");
   refused_graph("[3, 2]", "[3]", "add");

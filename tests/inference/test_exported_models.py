@@ -294,3 +294,47 @@ def test_a_gpu(name, cuda_device, tmp_path):
             for one, other in zip(found, expected, strict=True):
                 # other kernels may be chosen beside the ops that take a batch out of the data
                 np.testing.assert_allclose(one.numpy(), other, rtol=1e-5, atol=1e-5)
+
+
+class Growing(layers.Layer):
+    """Changes a variable by each call."""
+
+    def build(self, input_shape):
+        self.count = self.add_weight(shape=(), initializer="zeros", trainable=False, name="count")
+
+    def call(self, x):
+        self.count.assign(self.count + 1.0)
+        return x * self.count
+
+
+def test_what_changes_with_each_call_is_refused(tmp_path):
+    drawing = layers.Lambda(lambda x: x + keras.random.normal((3,)))
+    for layer, name in ((Growing(name="grows"), "grows/count"), (drawing, "global_seed_generator")):
+        with pytest.raises(ValueError, match=f"a prediction changes .*{name}"):
+            loaded(sequential((3,), layer), tmp_path)
+    fixed = layers.Lambda(lambda x: x + keras.random.normal((3,), seed=3))
+    model = sequential((3,), fixed)
+    same_bits(model, loaded(model, tmp_path), floats(5, 3), (5,))
+
+
+def test_what_has_no_graph_is_refused(tmp_path):
+    path = tmp_path / "model.safetensors"
+    host = sequential((1,), layers.StringLookup(vocabulary=["a"]), dtype="string")
+    twice = ops.custom_op("exported_twice", forward="x + x", cpu=lambda x: x + x)
+    with pytest.raises(ValueError, match="The op 'custom_op' of layer '.*own.*' can't be exported"):
+        sequential((3,), layers.Dense(2, activation=twice, name="own")).export(
+            path, include_graph=True
+        )
+    with pytest.raises(ValueError, match="StringLookup.*works on the host"):
+        host.export(path, include_graph=True)
+    unbuilt = keras.Sequential([layers.Dense(2)])
+    with pytest.raises(ValueError, match="has no weights yet"):
+        unbuilt.export(path, include_graph=True)
+    model = sequential((3,), layers.Dense(2))
+    with pytest.raises(ValueError, match="takes no argument include_graph for the format 'onnx'"):
+        model.export(tmp_path / "model.onnx", include_graph=True)
+    with pytest.raises(ValueError, match="no argument input_signature .without include_graph=True"):
+        model.export(path, input_signature=[keras.InputSpec(shape=(1, 3))])
+    model.export(path)
+    with pytest.raises(ValueError, match="has no graph .*include_graph=True"):
+        _core.InferenceModel.load(str(path), "cpu")
