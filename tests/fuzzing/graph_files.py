@@ -58,14 +58,16 @@ def _models(loops: bool) -> list[Any]:
     )
     found = [images, both]
     if loops:
-        steps = layers.Lambda(
-            lambda x: ops.cond(
-                ops.sum(x) > 0.0,
-                lambda: ops.scan(lambda c, row: (c + row, ops.tanh(c)), x[0], x)[1],
-                lambda: ops.fori_loop(0, 5, lambda i, y: y * 0.5 + x, x),
-            )
-        )
-        found.append(keras.Sequential([keras.Input((3,)), steps, layers.GaussianNoise(0.1)]))
+
+        class Steps(layers.Layer):
+            def call(self, x: Any) -> Any:
+                return ops.cond(
+                    ops.sum(x) > 0.0,
+                    lambda: ops.scan(lambda c, row: (c + row, ops.tanh(c)), x[0], x)[1],
+                    lambda: ops.fori_loop(0, 5, lambda i, y: y * 0.5 + x, x),
+                )
+
+        found.append(keras.Sequential([keras.Input((3,)), Steps(), layers.GaussianNoise(0.1)]))
     return found
 
 
