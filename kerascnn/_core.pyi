@@ -816,6 +816,25 @@ def resample_image(pixels: object, row_indices: object, row_shares: object, colu
     An image (height, width, channels) of uint8 as float32 in another size: the pixels that each new row and column is made of, and their shares.
     """
 
+class InferenceModel:
+    """What C++ makes of a model that was exported with its graph."""
+
+    @staticmethod
+    def load(path: str, device: str) -> InferenceModel: ...
+
+    @property
+    def inputs(self) -> list[tuple[str, str, tuple[int, ...]]]:
+        """Name, dtype and shape of each, with -1 for open axes."""
+
+    @property
+    def outputs(self) -> list[tuple[str, str, tuple[int, ...]]]: ...
+
+    @property
+    def device(self) -> str: ...
+
+    def predict(self, inputs: Sequence[object], batch_size: int = 32) -> list[Tensor]:
+        """An array for each output, from one for each input."""
+
 def start_profile(max_events: int, device: str) -> None:
     """
     Records the kernel calls of all threads from here on. Raises ValueError where somebody records already, DeviceError where the device's kernels can't be recorded.

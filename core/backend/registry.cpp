@@ -20,6 +20,7 @@ namespace kerascnn {
 namespace {
 
 constexpr const char* kCudaLibrary = "libkerascnn_cuda.so";
+constexpr const char* kCudaPackage = "kerascnn_cuda13";
 // From sources or from wheels, as kerascnn itself came.
 constexpr const char* kInstallRemedy =
     "KERASCNN_CUDA=ON pip install \".[cuda13]\" in the folder of its sources, or pip install "
@@ -66,12 +67,15 @@ std::string load_failure_reason(const std::string& error) {
   return message("the CUDA backend can't be loaded (", error, "); reinstall kerascnn");
 }
 
-// Where the library is, or would be: that of this build goes before that of a package of its own.
+// Where the library is, or would be: that of this build goes before that of a package of its own,
+// which is named, or beside this package where nobody knows of Python's path.
 std::filesystem::path find_library() {
-  const std::filesystem::path beside = library_folder() / kCudaLibrary;
+  const std::filesystem::path own = library_folder();
   std::error_code ignored;
-  if (std::filesystem::exists(beside, ignored) || named_folder().empty()) return beside;
-  return named_folder() / kCudaLibrary;
+  if (std::filesystem::exists(own / kCudaLibrary, ignored)) return own / kCudaLibrary;
+  if (!named_folder().empty()) return named_folder() / kCudaLibrary;
+  const std::filesystem::path apart = own.parent_path() / kCudaPackage / kCudaLibrary;
+  return std::filesystem::exists(apart, ignored) ? apart : own / kCudaLibrary;
 }
 
 LoadedPlugin load_plugin() {

@@ -21,6 +21,7 @@
 //   KERASCNN_POISON_MEMORY 1: memory that holds nothing yet is filled with NaN
 //   KERASCNN_SHUFFLE_KERNELS
 //                          a seed: a program's kernels run in any order that is allowed
+//   KERASCNN_TF32          0: models that C++ loads compute without TF32; Python has a setting
 #pragma once
 
 #include <cstdint>

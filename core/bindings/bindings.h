@@ -45,6 +45,7 @@ void bind_collectives(nb::module_& m);
 void bind_compile(nb::module_& m);
 void bind_upload(nb::module_& m);
 void bind_images(nb::module_& m);
+void bind_inference(nb::module_& m);
 void bind_profile(nb::module_& m);
 void bind_watch(nb::module_& m);
 // Not a part of the module, but of what the core can do with it.

@@ -21,6 +21,7 @@ NB_MODULE(_core, m) {
   bind_compile(m);
   bind_upload(m);
   bind_images(m);
+  bind_inference(m);
   bind_profile(m);
   bind_watch(m);
   bind_host_fft();

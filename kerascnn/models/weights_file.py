@@ -43,6 +43,8 @@ _NAMES = {
 }
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _ENDING = ".safetensors"
+# Arrays of an exported graph that are no weights have names with this in front.
+GRAPH = "graph/"
 _MAX_HEADER = 100 * 1024 * 1024
 _MAX_RANK = 64  # of NumPy's arrays
 
@@ -89,7 +91,7 @@ def save(model: Any, filepath: str | os.PathLike[str], overwrite: bool = True) -
 def load(model: Any, filepath: str | os.PathLike[str], skip_mismatch: bool = False) -> None:
     """See `Model.load_weights`."""
     path = _checked_path(filepath)
-    stored = read(path)
+    stored = {n: a for n, a in read(path).items() if not n.startswith(GRAPH)}
     entries = list(named_variables(model))
     if not entries and stored:
         raise ValueError(

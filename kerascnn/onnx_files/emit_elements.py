@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn.onnx_files.emitter import FIRST, PLAIN, REFUSED, Emitter, dtype_here, emits
-from kerascnn.onnx_files.recording import Call
+from kerascnn.recordings.recording import Call
 
 # What one node of ONNX computes: the op, and its attributes from those of the call.
 _NODES: dict[str, str] = {

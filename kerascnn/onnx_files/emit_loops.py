@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn.onnx_files.emitter import Emitter, emits
-from kerascnn.onnx_files.recording import Call, Program
+from kerascnn.recordings.recording import Call, Program
 
 
 class Body:

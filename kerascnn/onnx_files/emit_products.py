@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kerascnn.onnx_files.emit_elements import activate
 from kerascnn.onnx_files.emitter import PLAIN, REFUSED, Emitter, emits
-from kerascnn.onnx_files.recording import Call
+from kerascnn.recordings.recording import Call
 
 _LOSS = "it is a loss. Export the model without it, and compute the loss from its outputs."
 REFUSED.update(

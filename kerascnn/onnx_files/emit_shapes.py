@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from kerascnn.onnx_files.emitter import FIRST, PLAIN, Emitter, emits, first_axes, last_axes
-from kerascnn.onnx_files.recording import Call
-from kerascnn.onnx_files.sizes import Extent, Shape, Size, minus, plus, times
+from kerascnn.recordings.recording import Call
+from kerascnn.recordings.sizes import Extent, Shape, Size, minus, plus, times
 
 _END = np.iinfo("int64").max
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from kerascnn.onnx_files.emit_elements import activate
 from kerascnn.onnx_files.emitter import FIRST, REFUSED, Emitter, emits
-from kerascnn.onnx_files.recording import Call
-from kerascnn.onnx_files.sizes import Extent, Size, at
+from kerascnn.recordings.recording import Call
+from kerascnn.recordings.sizes import Extent, Size, at
 
 _GRADIENT = (
     "it is a gradient. A model that takes gradients in its call can't be exported; export one that "

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from kerascnn import _core
-from kerascnn.onnx_files import recording
-from kerascnn.onnx_files.recording import Call, ExportError, Program
-from kerascnn.onnx_files.sizes import Extent, Shape, Size, UnknownSize, at, merged
 from kerascnn.ops import dispatch
+from kerascnn.recordings import open_constants, recording
+from kerascnn.recordings.recording import Call, ExportError, Program
+from kerascnn.recordings.sizes import Extent, Shape, Size, UnknownSize, at, merged
 
 PLAIN, FIRST = "channels last", "channels first"  # the layout of the core, and that of ONNX
 
@@ -306,25 +306,14 @@ class Emitter:
 
     def _open_constant(self, value: int, arrays: list[Any]) -> str:
         """A constant that is the same number everywhere, or counts along one axis."""
-        shape, flat = self.shape(value), arrays[0].reshape(-1)
-        same = flat[:1]
-        if same.size and all((a == same[0]).all() for a in arrays):
-            scalar = self.file.constant(same.reshape(()), "constant")
+        shape, found = self.shape(value), open_constants.describe(arrays)
+        if isinstance(found, open_constants.Same):
+            scalar = self.file.constant(found.element, "constant")
             return self.node("Expand", [scalar, self.extents(shape)])
-        axes = [i for i, n in enumerate(shape) if n != 1]
-        if len(axes) == 1 and flat.size > 1:
-            starts, step = [a.reshape(-1)[0] for a in arrays], flat[1] - flat[0]
-            counts = [
-                np.arange(a.size).astype(a.dtype) * step + start
-                for a, start in zip(arrays, starts, strict=True)
-            ]
-            if all(np.array_equal(a.reshape(-1), c) for a, c in zip(arrays, counts, strict=True)):
-                return self._counting(value, shape, axes[0], starts, step)
-        if len(axes) == 2 and flat.dtype == bool:
-            pairs = [a.reshape([n for i, n in enumerate(a.shape) if i in axes]) for a in arrays]
-            offset = int(pairs[0][0].sum()) - 1
-            if all(np.array_equal(a, np.tri(a.shape[0], a.shape[1], offset, bool)) for a in pairs):
-                return self._triangle(shape, axes, offset)
+        if isinstance(found, open_constants.Counting):
+            return self._counting(value, shape, found.axis, found.starts, found.step)
+        if isinstance(found, open_constants.Triangle):
+            return self._triangle(shape, list(found.axes), found.offset)
         raise self.error(
             "it takes a constant whose values depend on the size of an open axis. Give this axis "
             "a size with `input_signature`, or compute the constant by functions of keras.ops."

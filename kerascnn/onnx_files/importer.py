@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from kerascnn import ops
-from kerascnn.onnx_files import recording, tensors
+from kerascnn.onnx_files import tensors
 from kerascnn.onnx_files.emitter import first_axes, last_axes
+from kerascnn.recordings import recording
 
 # Constants that are computed while a file is read have together at most this many elements, and a
 # few times as many as the file has bytes for.

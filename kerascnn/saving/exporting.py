@@ -1,7 +1,8 @@
 """Models for use elsewhere: weights and configuration in one safetensors file.
 
 The weights have the names of `save_weights("...safetensors")`; the configuration is Keras' JSON,
-in the file's metadata. There is no state of training in it.
+in the file's metadata, and so is what the model computes, where that is wanted. There is no state
+of training in it.
 """
 
 from __future__ import annotations
@@ -13,24 +14,26 @@ from typing import Any
 
 from kerascnn import serialization
 from kerascnn.models import weights_file
-from kerascnn.saving import archive
+from kerascnn.recordings.signatures import check_built
+from kerascnn.saving import archive, inference_graph
 
 
-def export(model: Any, path: Path) -> None:
+def export(
+    model: Any, path: Path, include_graph: bool = False, input_signature: Any = None
+) -> None:
     """Writes a model for inference, by way of a file beside the target.
 
     Raises:
-        ValueError: for a model that is not built.
+        ValueError: for a model that is not built, and one whose graph can't be written.
     """
-    if not model.built:
-        raise ValueError(
-            f"Model '{model.name}' has no weights yet. Call it on data (or build(input_shape)) "
-            "before exporting."
-        )
+    check_built(model)
     config = serialization.serialize_with_sharing(model)
     config.pop("compile_config", None)
     arrays = {name: variable.numpy() for name, variable, _ in weights_file.named_variables(model)}
     metadata = {"keras_version": archive.KERAS_VERSION, "config": json.dumps(config)}
+    if include_graph:
+        metadata["graph"], more = inference_graph.write(model, input_signature)
+        arrays.update(more)
     weights_file.write(path, arrays, metadata)
 
 

@@ -109,6 +109,7 @@ class ModelSaving:
         format: str | None = None,
         verbose: bool | None = None,
         input_signature: Any = None,
+        include_graph: bool = False,
         **kwargs: Any,
     ) -> None:
         """Writes the model for use elsewhere: as ONNX, or as a safetensors file.
@@ -120,20 +121,22 @@ class ModelSaving:
 
         "safetensors" is the weights, and the configuration as JSON under "config" in the file's
         metadata. `kerascnn.saving.load_model` reads it, and other programs find the weights by
-        name.
+        name. With `include_graph` it also has what the model computes, as calls of the core's ops:
+        `kerascnn::Model::load` predicts with it in C++, without Python.
 
         Args:
             filepath: Ends in ".onnx" or ".safetensors".
             format: "onnx" or "safetensors"; by default as the path ends.
             verbose: Whether to print where the model went.
-            input_signature: For ONNX: something with `shape` (and `dtype`, `name`), such as
-                `keras.InputSpec`, for each input, where the model's own inputs are not known or
-                their open axes (None) are to have sizes. A list of them.
+            input_signature: For ONNX, and with `include_graph`: something with `shape` (and
+                `dtype`, `name`), such as `keras.InputSpec`, for each input, where the model's own
+                inputs are not known or their open axes (None) are to have sizes. A list of them.
+            include_graph: For safetensors, whether the file is also for the C++ library.
             **kwargs: For ONNX `opset_version`, from 18 (the default) to 23.
 
         Raises:
             ValueError: for another format, ending or opset, a model that is not built, and what
-                ONNX can't express, with the layer and the op.
+                ONNX or a graph without state can't express, with the layer and the op.
             ImportError: for ONNX, without the package `onnx`.
 
         Example:
@@ -156,10 +159,13 @@ class ModelSaving:
                 f"Models are exported as 'onnx' or 'safetensors'. Received: format={format!r}"
             )
         wrong = sorted(set(kwargs) - ({"opset_version"} if format == "onnx" else set()))
-        if wrong or (format == "safetensors" and input_signature is not None):
+        if format == "onnx" and include_graph:
+            wrong.append("include_graph")
+        if format == "safetensors" and input_signature is not None and not include_graph:
+            wrong.append("input_signature (without include_graph=True)")
+        if wrong:
             raise ValueError(
-                f"`export` takes no argument {', '.join(wrong) or 'input_signature'} for the "
-                f"format {format!r}."
+                f"`export` takes no argument {', '.join(wrong)} for the format {format!r}."
             )
         if not path.name.endswith(f".{format}"):
             raise ValueError(
@@ -171,7 +177,7 @@ class ModelSaving:
 
             writing.export(self, path, input_signature, **kwargs)
         else:
-            exporting.export(self, path)
+            exporting.export(self, path, include_graph, input_signature)
         if verbose:
             print(f"Saved artifact at '{path}'.")
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import mutators, onnx_files
+from . import graph_files, mutators, onnx_files
 
 
 class Target(NamedTuple):
@@ -569,6 +569,16 @@ TARGETS = {
         _IntoModels(),
     ),
     "onnx": Target(".onnx", onnx_files.seeds, onnx_files.mutate, _read_onnx),
+    "graph": Target(".safetensors", graph_files.seeds(True), graph_files.mutate, graph_files.load),
+    "graph_run": Target(
+        ".safetensors",
+        graph_files.seeds(False),
+        graph_files.mutate,
+        graph_files.predict,
+        # Fourier transforms of other lengths, and what takes more memory than there is
+        (ValueError, TypeError, MemoryError, RuntimeError),
+        bounded=False,
+    ),
     "npz": Target(".npz", _npz_seeds, mutators.mutate_npz, _read_npz),
     "idx": Target(".idx", _idx_seeds, mutators.mutate_idx, _read_idx),
     "cifar": Target(

@@ -18,6 +18,8 @@ _SHARES = {
     "exported": 10_000,
     "configuration": 10_000,
     "onnx": 20_000,
+    "graph": 20_000,
+    "graph_run": 20_000,
 }
 _NEEDED = {"images": "PIL", "onnx": "onnx"}
 

@@ -7,8 +7,8 @@ from ops.cases import CASES, OF_PASSES
 from kerascnn import _core
 from kerascnn.onnx_files import writing
 from kerascnn.onnx_files.emitter import EMITTERS, REFUSED
-from kerascnn.onnx_files.recording import ExportError, Input, Program, Recording
-from kerascnn.onnx_files.sizes import Axes
+from kerascnn.recordings.recording import ExportError, Input, Program, Recording
+from kerascnn.recordings.sizes import Axes
 
 from .running import NotImplemented, run
 

@@ -77,9 +77,34 @@ def test_version_is_the_same_everywhere():
     assert _core.build_info()["version"] == version
 
 
-@pytest.mark.parametrize("name", ["py.typed", "_core.pyi", "datasets/digits.npz"])
+IN_CPP = [
+    *("include/kerascnn/inference.h", "include/kerascnn/error.h", "include/kerascnn/dtype.h"),
+    *("share/cmake/kerascnn/kerascnnConfig.cmake",),
+    *("share/cmake/kerascnn/kerascnnConfigVersion.cmake",),
+]
+
+
+@pytest.mark.parametrize("name", ["py.typed", "_core.pyi", "datasets/digits.npz", *IN_CPP])
 def test_data_files_are_installed(name):
     assert (PACKAGE / name).is_file()
+
+
+def test_headers_of_programs_in_cpp_need_none_that_is_not_installed():
+    """The public ones include only each other and the standard library."""
+    folder = PACKAGE / "include"
+    for header in folder.rglob("*.h"):
+        text = header.read_text(encoding="utf-8")
+        for name in re.findall(r'^#include "(.*)"', text, re.MULTILINE):
+            assert (folder / name).is_file(), f"{header.name} includes {name}"
+
+
+def test_the_command_line_says_where_cmake_finds_the_package(capsys):
+    from kerascnn.__main__ import main
+
+    main(["--cmake-dir"])
+    assert capsys.readouterr().out.strip() == str(PACKAGE / "share" / "cmake" / "kerascnn")
+    main([])
+    assert "--cmake-dir" in capsys.readouterr().out
 
 
 def test_nothing_is_installed_outside_the_package():

@@ -21,6 +21,7 @@ ROWS = [
     ["images"],
     ["graph", "eager"],
     ["backend/cpu", "backend/cuda"],
+    ["inference", "include"],  # The latter has the headers of C++ programs.
     ["bindings"],
 ]
 ROW_OF = {folder: i for i, row in enumerate(ROWS) for folder in row}

@@ -14,7 +14,7 @@ import numpy as np
 
 from kerascnn import _core, tracing, trees
 from kerascnn.device import device as on_device
-from kerascnn.onnx_files.sizes import (
+from kerascnn.recordings.sizes import (
     BATCHES,
     LENGTHS,
     Axes,
@@ -26,7 +26,7 @@ from kerascnn.onnx_files.sizes import (
 
 
 class ExportError(ValueError):
-    """A model that cannot be written as ONNX; the message names layer, op and a way out."""
+    """A model that cannot be exported; the message names layer, op and a way out."""
 
 
 class Call(NamedTuple):
@@ -107,6 +107,11 @@ class Program:
                 needed.update(call.inputs)
         return kept[::-1]
 
+    def assigned(self) -> list[Any]:
+        """The variables that a call of the model would change."""
+        graph = self._graphs[0]
+        return [v for v in graph.states if graph.origin(graph.read(v)) != ("state", v)]
+
     def resolve(self, value: int) -> int:
         """The value that a reading of a variable is equal to; else the value itself."""
         same = self._graphs[0].alias(self._graphs[0].value(value))
@@ -167,7 +172,7 @@ def record(model: Any, inputs: Any) -> Recording:
     raise ExportError(
         f"Model '{model.name}' could not be recorded with the axes of its inputs that are left "
         f"open ({_open(flat)}): {first or 'there are too many of them'}. Give sizes: "
-        "model.export(path, format='onnx', input_signature=[keras.InputSpec(shape=(1, ...))])."
+        "model.export(path, ..., input_signature=[keras.InputSpec(shape=(1, ...))])."
     ) from first
 
 
