@@ -16,6 +16,10 @@ _REMEDY = (
     '"kerascnn[cuda13]" once it is released (docs/install.md). '
     "On the CPU everything works without them."
 )
+_REMEDY_WITH_BACKEND = (
+    "The CUDA backend is installed. To train on an NVIDIA GPU it needs the driver (CUDA 13 or "
+    "later). On the CPU everything works without it."
+)
 
 
 def collect() -> dict[str, Any]:
@@ -99,7 +103,8 @@ def show_versions(file: Any = None) -> None:
     if not gpus:
         if len(found["devices"]) == 1:
             lines.append("  cuda: not usable. This build found no CUDA library or no NVIDIA GPU.")
-        lines.append(f"  {_REMEDY}")
+        has_backend = not found["build"].get("cuda_missing_reason")
+        lines.append(f"  {_REMEDY_WITH_BACKEND if has_backend else _REMEDY}")
     lines += ["", "Kernels that are compiled for a GPU while a program runs", *_kernel_lines(found)]
     print("\n".join(lines), file=file or sys.stdout)
 

@@ -51,8 +51,12 @@ cmake_path(SET toolkit_root NORMALIZE "${CMAKE_MATCH_1}")
 
 # Headers come from nvcc's own toolkit first, so that they match the compiler; libraries from the wheels
 # first, because those are what an installed kerascnn loads.
-set(toolkit_includes "${toolkit_root}/include" "${toolkit_root}/targets/x86_64-linux/include")
-set(toolkit_libraries "${toolkit_root}/lib" "${toolkit_root}/lib64" "${toolkit_root}/targets/x86_64-linux/lib")
+set(toolkit_target "${toolkit_root}/targets/x86_64-linux")
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
+  set(toolkit_target "${toolkit_root}/targets/sbsa-linux")
+endif()
+set(toolkit_includes "${toolkit_root}/include" "${toolkit_target}/include")
+set(toolkit_libraries "${toolkit_root}/lib" "${toolkit_root}/lib64" "${toolkit_target}/lib")
 list(TRANSFORM wheel_roots APPEND "/include" OUTPUT_VARIABLE wheel_includes)
 list(TRANSFORM wheel_roots APPEND "/lib" OUTPUT_VARIABLE wheel_libraries)
 list(TRANSFORM KERASCNN_PYTHON_SITES APPEND "/nvidia/cudnn/include" OUTPUT_VARIABLE cudnn_includes)

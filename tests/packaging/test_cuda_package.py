@@ -85,3 +85,5 @@ def test_show_versions_names_the_package(tmp_path):
     printed = run_python("import kerascnn; kerascnn.show_versions()", tmp_path)
     assert "kerascnn-cuda13 not installed" in printed  # It has no metadata here.
     assert "cuda_missing_reason" not in printed
+    assert "The CUDA backend is installed" in printed
+    assert "and kerascnn with CUDA" not in printed  # That would bring what is there already.
