@@ -16,6 +16,7 @@ import numpy as np
 
 from kerascnn import part_files
 from kerascnn.data import records
+from kerascnn.data.tar_files import close
 from kerascnn.system_errors import naming_file
 
 _MAGIC = b"kerascnn elements, form 1\n"
@@ -136,7 +137,8 @@ class FileStore:
 
     def _load(self) -> None:
         with naming_file(self.path):
-            file = _Part(os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)), self.path)
+            descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            file = _Part(descriptor, self.path, self.path)
             try:
                 index = self._index_of(file)
                 numbers = np.frombuffer(index.pop("entries"), _ENTRY)
@@ -254,8 +256,15 @@ class FileStore:
         if self._file is None:
             with naming_file(self.path):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = _Part.create(part_files.beside(self.path))
-                self._file.write(0, _MAGIC)
+            part = part_files.beside(self.path)
+            with naming_file(self.path, instead=part):
+                file = _Part.create(part, self.path)
+                try:
+                    file.write(0, _MAGIC)
+                except BaseException:
+                    file.remove()
+                    raise
+            self._file = file
         return self._file
 
     def _count_one(self) -> None:
@@ -290,18 +299,24 @@ class FileStore:
 
 
 class _Part:
-    """An open file that is removed when it is forgotten, unless it was kept."""
+    """An open file that is removed when it is forgotten, unless it was kept.
 
-    def __init__(self, descriptor: int, path: Path):
-        self.descriptor, self.path = descriptor, path
-        self._close = weakref.finalize(self, os.close, descriptor)
+    Args:
+        descriptor: Of the file.
+        path: Where it is.
+        target: What errors call it.
+    """
+
+    def __init__(self, descriptor: int, path: Path, target: Path):
+        self.descriptor, self.path, self._target = descriptor, path, target
+        self._close = weakref.finalize(self, close, descriptor)
         self._remove: Any = None
 
     @classmethod
-    def create(cls, path: Path) -> _Part:
-        """Creates a file for elements."""
+    def create(cls, path: Path, target: Path) -> _Part:
+        """Creates a file that will be `target`."""
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-        made = cls(os.open(path, flags, 0o666), path)
+        made = cls(os.open(path, flags, 0o666), path, target)
         made._remove = weakref.finalize(made, _unlink, path, os.getpid())
         return made
 
@@ -314,12 +329,14 @@ class _Part:
         content = bytearray(max(size, 0))
         view, done = memoryview(content), 0
         if offset < 0:
-            raise ValueError(f"{self.path} is too short")
+            raise ValueError(f"{self._target} is too short")
         while done < size:
-            with naming_file(self.path):
+            with naming_file(self._target):
                 count = os.preadv(self.descriptor, [view[done:]], offset + done)
             if not count:
-                raise ValueError(f"{self.path} is truncated: it ends before byte {offset + size}.")
+                raise ValueError(
+                    f"{self._target} is truncated: it ends before byte {offset + size}."
+                )
             done += count
         return content
 

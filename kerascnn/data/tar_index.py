@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kerascnn.data.tar_files import Member, TarError, TarFile
+from kerascnn.data.tar_files import Member, TarError, TarFile, close
 from kerascnn.system_errors import naming_file
 
 _FORMAT = "kerascnn index of tar shards, version 1"
@@ -77,7 +77,7 @@ class Place(NamedTuple):
                         break
                     content += more
         finally:
-            os.close(descriptor)
+            close(descriptor)
         if changed != self.changed or len(content) < self.size:
             raise ValueError(
                 f"{self.shard} was changed after its index was made. Make the data set anew."
@@ -182,7 +182,9 @@ def expanded(pattern: str) -> Iterator[str]:
 def _alternatives(text: str) -> Sequence[str]:
     first, dots, last = text.partition("..")
     if dots and first.isdecimal() and last.isdecimal():
-        width = len(first) if first.startswith("0") else 0
+        # As in shells, a leading zero of either makes all numbers as long as the longer one.
+        is_padded = any(text.startswith("0") and len(text) > 1 for text in (first, last))
+        width = max(len(first), len(last)) if is_padded else 0
         begin, end = int(first), int(last)
         if abs(end - begin) >= _MOST_SHARDS:
             raise ValueError(f"{{{text}}} stands for more than {_MOST_SHARDS} files.")
