@@ -15,6 +15,7 @@ from kerascnn.data.ahead import default_workers
 from kerascnn.data.indexed import FileSamples, IndexedDataset
 from kerascnn.data.tar_files import TarError
 from kerascnn.data.tar_index import Place, Shard, TarIndex
+from kerascnn.system_errors import is_of_system
 
 IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp")
 _NPY_HEADERS = {
@@ -168,7 +169,9 @@ def decoded(ending: str, content: bytes, place: Any) -> Any:
         if kind == "json":
             return json.loads(content)
         return _array_of(content) if kind == "npy" else content
-    except (ValueError, TypeError, EOFError, RecursionError, SyntaxError) as error:
+    except Exception as error:  # NumPy raises nearly any for the header of an array
+        if is_of_system(error):
+            raise
         raise ValueError(f"{place} is no .{kind} file, or damaged ({error}).") from error
 
 

@@ -297,6 +297,7 @@ def test_samples_are_shuffled_as_a_whole_and_batched(tmp_path):
     [
         ("npy", b"words"),
         ("npy", b""),
+        ("npy", b"\x93NUMPY\x01\x00\x05\x00{'a'("),
         ("json", b"{"),
         ("json", b"[" * 100_000),
         ("txt", b"\xff"),
