@@ -5,11 +5,22 @@ from __future__ import annotations
 import collections
 import contextvars
 import itertools
+import os
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+
+# More threads than this would only wait for Python's lock.
+_MOST_WORKERS = 32
+
+
+def default_workers() -> int:
+    """How many threads read files: one for each core that this process may use."""
+    own = getattr(os, "sched_getaffinity", None)
+    return min(_MOST_WORKERS, len(own(0)) if own else os.cpu_count() or 1)
 
 
 def made_ahead(

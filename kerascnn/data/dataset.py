@@ -162,6 +162,52 @@ class Dataset:
         return _Source(lambda: iter(generator(*(args or ()))), UNKNOWN_CARDINALITY)
 
     @staticmethod
+    def from_tar(
+        shards: Any,
+        keys: Any = None,
+        *,
+        index_file: str | os.PathLike[str] | None = None,
+        on_error: str = "raise",
+    ) -> Dataset:
+        """The samples in tar archives, as WebDataset lays them out: a dictionary for each.
+
+        It has the sample's name under "__key__", and what its files hold by their endings: pixels
+        (uint8, of shape (height, width, 3)) for .jpg, .jpeg, .png, .webp, .gif and .bmp, a number
+        or a name for .cls, text for .txt, arrays for .npy, Python's objects for .json, and bytes
+        for others. The ending is all that comes after the first dot; .seg.png is an image too.
+
+        Samples have numbers, so `shuffle(None)` shuffles them as a whole. For images with labels
+        `keras.utils.image_dataset_from_tar` makes batches at once.
+
+        Args:
+            shards: A path, a folder, a pattern such as `"train-{000..012}.tar"` or
+                `"train-*.tar"`, or a list of them.
+            keys: The endings to read; by default those of the first sample.
+            index_file: A file to keep the archives' index in, so that their headers are read once.
+            on_error: "raise", or "skip" to leave out samples that lack a file and what comes after
+                damage in an archive.
+
+        Raises:
+            FileNotFoundError: where an archive is missing, or a pattern stands for none.
+            ValueError: for damaged archives and samples without a file that is asked for; while
+                iterating, for files that are not what their ending says.
+
+        Example:
+
+        >>> import kerascnn as keras
+        >>> import numpy as np
+        >>> samples = [{"__key__": "a", "npy": np.arange(3)}, {"__key__": "b", "npy": np.ones(3)}]
+        >>> paths = keras.utils.write_tar_shards(samples, "arrays-%d.tar")
+        >>> for sample in keras.data.Dataset.from_tar("arrays-0.tar"):
+        ...     sample["__key__"], sample["npy"].tolist()
+        ('a', [0, 1, 2])
+        ('b', [1.0, 1.0, 1.0])
+        """
+        from kerascnn.data.tar_samples import dataset_of
+
+        return dataset_of(shards, keys, index_file, on_error)
+
+    @staticmethod
     def range(*args: int, output_type: Any = "int64", name: str | None = None) -> Dataset:
         """Numbers, as Python's `range` has them.
 
@@ -350,18 +396,45 @@ class Dataset:
         size = _PREFETCHED if buffer_size in (None, AUTOTUNE) else buffer_size
         return _Derived(self, lambda s: passes.prefetch(s, size)) if size else self
 
-    def cache(self, filename: str = "", name: str | None = None) -> Dataset:
-        """The same elements, kept in memory from the end of the first whole pass on.
+    def cache(self, filename: str | os.PathLike[str] = "", name: str | None = None) -> Dataset:
+        """The same elements, made once and kept: in memory, or in a file.
+
+        All passes have the order of the first one; shuffle behind it. Of files in folders and tar
+        archives each sample is kept as soon as it is made, whatever order later steps ask for.
+        Elements of other data sets are kept from the end of the first whole pass on.
+
+        Args:
+            filename: The file; empty for memory. It appears when all elements are there, and later
+                data sets use it. Where it was made of other files, of files that have changed, or
+                by other arguments, they say so; of functions given to `map` and of generators
+                nothing can be known: remove the file where these change. Where several processes
+                train, each keeps what it reads itself, until one has everything.
+            name: Without effect.
 
         Raises:
-            ValueError: for a file name: elements are only kept in memory.
+            OSError: for a file that cannot be read, or written (on a full disk, say); names it.
+            TypeError: while iterating, for elements that are no arrays, numbers or text, with a
+                file.
+            ValueError: for a file that is damaged, has something else, or was made of another
+                source.
+
+        Example:
+
+        >>> import kerascnn as keras
+        >>> squares = keras.data.Dataset.range(4).map(lambda x: print("made", x) or x * x)
+        >>> squares = squares.cache("squares.cache")
+        >>> [int(x) for x in squares]
+        made 0
+        made 1
+        made 2
+        made 3
+        [0, 1, 4, 9]
+        >>> sorted(int(x) for x in squares.shuffle(None))
+        [0, 1, 4, 9]
         """
-        if filename:
-            raise ValueError(
-                "Elements are only kept in memory: cache() takes no file name. Received: "
-                f"filename={filename!r}"
-            )
-        return _Derived(self, passes.Cached())
+        from kerascnn.data.cached import CachedDataset
+
+        return CachedDataset(self, filename)
 
     def enumerate(self, start: int = 0, name: str | None = None) -> Dataset:
         """Elements with their numbers: `(number, element)`."""

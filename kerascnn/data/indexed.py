@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -12,7 +13,11 @@ import numpy as np
 from kerascnn import random, trees
 from kerascnn.data import elements
 from kerascnn.data.ahead import made_ahead
+from kerascnn.data.assembly import PIECE, Assembly
 from kerascnn.data.dataset import Dataset, check_size
+
+# So many batches are in the making while one is used.
+_BATCHES_AHEAD = 2
 
 
 class Samples(Protocol):
@@ -59,10 +64,10 @@ class FileSamples:
     """What a function reads from files, with labels.
 
     Args:
-        paths: The files.
-        labels: An array with a row for each, or None.
-        read: Makes an array of a path.
-        stack: Makes a batch of arrays; by default they must have one shape.
+        paths: The files: paths, or places in archives.
+        labels: A row for each file, or None.
+        read: Makes the content of a path; for several arrays of one shape they are a batch.
+        stack: Makes a batch of contents that are no arrays of one shape.
         skips: Whether files that `read` raises a ValueError for are left out of batches.
 
     Attributes:
@@ -71,9 +76,9 @@ class FileSamples:
 
     def __init__(
         self,
-        paths: Sequence[str],
+        paths: Sequence[Any],
         labels: Any,
-        read: Callable[[str], Any],
+        read: Callable[[Any], Any],
         stack: Callable[[list[Any]], Any] = elements.stacked,
         skips: bool = False,
     ):
@@ -86,7 +91,7 @@ class FileSamples:
         return len(self._paths)
 
     def __getitem__(self, index: int) -> Any:
-        content = self._read(self._paths[index])
+        content = self.read(index)
         return content if self._labels is None else (content, self._labels[index])
 
     def gather(self, indices: np.ndarray[Any, Any]) -> Any:
@@ -95,30 +100,44 @@ class FileSamples:
         Raises:
             ValueError: for a file that cannot be read, or where all of them are left out.
         """
-        if self.skips:
-            found = [(index, self._read_or_skip(self._paths[index])) for index in indices]
-            found = [(index, content) for index, content in found if content is not None]
-            if not found:
-                raise ValueError(
-                    f"None of the {len(indices)} files of a batch can be read. The first: "
-                    f"{self.skipped[self._paths[indices[0]]]}"
-                )
-            indices, read = np.array([index for index, _ in found]), [c for _, c in found]
-        else:
-            read = [self._read(self._paths[index]) for index in indices]
-        contents = self._stack(read)
+        assembly = self.assemble(indices)
+        assembly.fill(range(len(indices)))
+        return self.finished(assembly)
+
+    def assemble(self, indices: np.ndarray[Any, Any]) -> Assembly:
+        """Begins a batch that several threads make."""
+        return Assembly(indices, self.content if self.skips else self.read, self._stack)
+
+    def finished(self, assembly: Assembly) -> Any:
+        """Returns a batch whose contents are made, with its labels.
+
+        Raises:
+            ValueError: where all of its files are left out.
+        """
+        contents, indices = assembly.finish()
+        if contents is None:
+            first = str(self._paths[int(assembly.indices[0])])
+            raise ValueError(
+                f"None of the {len(assembly.indices)} files of a batch can be read. The first: "
+                f"{self.skipped[first]}"
+            )
         return contents if self._labels is None else (contents, self._labels[indices])
 
-    def _read_or_skip(self, path: str) -> Any:
+    def read(self, index: int) -> Any:
+        """Returns the content of a file without its label."""
+        return self._read(self._paths[index])
+
+    def content(self, index: int) -> Any:
+        """Returns the same, or None for a file that cannot be read, which is noted."""
         try:
-            return self._read(path)
+            return self.read(index)
         except ValueError as error:
             if not self.skipped:
                 warnings.warn(
                     f"Left out: {error} What else is left out is only noted in `skipped_files`.",
                     stacklevel=2,
                 )
-            self.skipped[path] = str(error)
+            self.skipped[str(self._paths[index])] = str(error)
             return None
 
 
@@ -132,6 +151,8 @@ class IndexedDataset(Dataset):
         seed: Of the orders.
         workers: How many threads make samples or batches ahead; 0 for none.
         drop_remainder: Whether a last, smaller batch is left out.
+        order: The order of the samples where they are not shuffled; by default that of their
+            numbers.
 
     Attributes:
         file_paths: The files that samples are read from, if there are any.
@@ -140,7 +161,7 @@ class IndexedDataset(Dataset):
         num_classes: How many there are, 0 without labels.
     """
 
-    file_paths: list[str]
+    file_paths: Sequence[str]
 
     def __init__(
         self,
@@ -150,13 +171,14 @@ class IndexedDataset(Dataset):
         seed: int | None = None,
         workers: int = 0,
         drop_remainder: bool = False,
+        order: np.ndarray[Any, Any] | None = None,
     ):
         self.batch_size = None if batch_size is None else check_size("batch_size", batch_size)
         self._samples = samples
         self._shuffle = shuffle
         self._seed = seed
         self._orders = np.random.default_rng(seed) if shuffle else None
-        self._order: np.ndarray[Any, Any] = np.arange(len(samples))
+        self._order = np.arange(len(samples)) if order is None else order
         self._workers = workers
         self._drop_remainder = drop_remainder
 
@@ -198,16 +220,28 @@ class IndexedDataset(Dataset):
             raise IndexError(f"There are {len(self)} {kind}. Received: index={index}")
         if self.batch_size is None:
             return self._samples[int(order[index])]
-        chosen = order[index * self.batch_size : (index + 1) * self.batch_size]
+        chosen, count = self._chosen(index, order, rows)
+        batch = self._samples.gather(chosen)
+        return batch if rows is None else (batch, count)
+
+    def _chosen(
+        self,
+        index: int,
+        order: np.ndarray[Any, Any],
+        rows: Callable[[int], slice] | None,
+    ) -> tuple[np.ndarray[Any, Any], int]:
+        """Returns the samples of a batch, or those of some of its rows, and its size."""
+        size = self.batch_size or 1
+        chosen = order[index * size : (index + 1) * size]
         if rows is None:
-            return self._samples.gather(chosen)
+            return chosen, len(chosen)
         if getattr(self._samples, "skips", False):
             raise ValueError(
                 '`on_error="skip"` cannot be used where several processes share batches: none '
                 "would know how many samples the others have. Remove or replace the files that "
                 "cannot be read, of which one process alone makes a list in `skipped_files`."
             )
-        return self._samples.gather(chosen[rows(len(chosen))]), len(chosen)
+        return chosen[rows(len(chosen))], len(chosen)
 
     def _generators(self) -> list[np.random.Generator]:
         return [] if self._orders is None else [self._orders]
@@ -243,9 +277,46 @@ class IndexedDataset(Dataset):
         if not self._workers:
             yield from (self._at(index, order, rows) for index in indices)
             return
+        if self.batch_size is not None and hasattr(self._samples, "assemble"):
+            yield from self._assembled(order, indices, rows)
+            return
         made = made_ahead(lambda i: self._at(i, order, rows), indices, self._workers, self._workers)
         with contextlib.closing(made):
             yield from made
+
+    def _assembled(
+        self,
+        order: np.ndarray[Any, Any],
+        indices: range,
+        rows: Callable[[int], slice] | None,
+    ) -> Iterator[Any]:
+        """Yields batches each of which all threads make together, those that come next included.
+
+        The first one is there as soon as it can be, and few have to be in memory for all threads
+        to have work.
+        """
+        samples: Any = self._samples
+
+        def work() -> Iterator[tuple[Assembly, range, int]]:
+            for index in indices:
+                chosen, count = self._chosen(index, order, rows)
+                assembly = samples.assemble(chosen)
+                pieces = assembly.pieces() or [range(0)]
+                for number, piece in enumerate(pieces, 1):
+                    yield assembly, piece, count if number == len(pieces) else 0
+
+        def fill(task: tuple[Assembly, range, int]) -> tuple[Assembly, int]:
+            assembly, piece, count = task
+            assembly.fill(piece)
+            return assembly, count
+
+        per_batch = -(-(self.batch_size or 1) // PIECE)
+        ahead = _BATCHES_AHEAD * max(per_batch, self._workers)
+        with contextlib.closing(made_ahead(fill, work(), self._workers, ahead)) as made:
+            for assembly, count in made:
+                if count:
+                    batch = samples.finished(assembly)
+                    yield batch if rows is None else (batch, count)
 
     def _like(self, **changes: Any) -> IndexedDataset:
         """Returns a data set with the same samples and other settings."""
@@ -255,6 +326,7 @@ class IndexedDataset(Dataset):
             "seed": self._seed,
             "workers": self._workers,
             "drop_remainder": self._drop_remainder,
+            "order": None if self._shuffle else self._order,
         }
         made = IndexedDataset(self._samples, **{**arguments, **changes})
         made.class_names = self.class_names
@@ -274,6 +346,14 @@ class IndexedDataset(Dataset):
         if self.batch_size is not None:
             return super().batch(batch_size, drop_remainder)
         return self._like(batch_size=batch_size, drop_remainder=drop_remainder)
+
+    def cache(self, filename: str | os.PathLike[str] = "", name: str | None = None) -> Dataset:
+        """See `Dataset.cache`. Samples of files are kept one by one."""
+        if not isinstance(self._samples, FileSamples):
+            return super().cache(filename)
+        from kerascnn.data.cached import cached_files
+
+        return cached_files(self, filename)
 
     def unbatch(self, name: str | None = None) -> Dataset:
         """See `Dataset.unbatch`."""

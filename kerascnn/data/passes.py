@@ -123,25 +123,6 @@ def repeat(source: Any, count: int) -> Iterator[Any]:
             return
 
 
-class Cached:
-    """The elements of the first whole pass, kept for those that follow."""
-
-    def __init__(self) -> None:
-        self._kept: list[Any] | None = None
-
-    def __call__(self, source: Any) -> Iterator[Any]:
-        """One pass: over what is kept, or over `source`."""
-        if self._kept is not None:
-            yield from self._kept
-            return
-        seen = []
-        with opened(source) as items:
-            for item in items:
-                seen.append(item)
-                yield item
-        self._kept = seen
-
-
 def prefetch(source: Any, size: int) -> Iterator[Any]:
     """Yields the same elements, which a thread makes while earlier ones are used."""
     end = object()

@@ -37,6 +37,8 @@ from kerascnn.utils.numerical_utils import normalize
 from kerascnn.utils.progbar import Progbar
 from kerascnn.utils.py_dataset import PyDataset, Sequence
 from kerascnn.utils.sequence_utils import pad_sequences, timeseries_dataset_from_array
+from kerascnn.utils.tar_dataset import image_dataset_from_tar
+from kerascnn.utils.tar_writer import write_tar_shards
 from kerascnn.utils.text_dataset import text_dataset_from_directory
 
 __all__ = [
@@ -60,6 +62,7 @@ __all__ = [
     "get_registered_object",
     "get_source_inputs",
     "image_dataset_from_directory",
+    "image_dataset_from_tar",
     "img_to_array",
     "is_interactive_logging_enabled",
     "is_keras_tensor",
@@ -80,6 +83,7 @@ __all__ = [
     "timeseries_dataset_from_array",
     "to_categorical",
     "unpack_x_y_sample_weight",
+    "write_tar_shards",
 ]
 
 

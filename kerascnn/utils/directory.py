@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn.data import elements
+from kerascnn.data.ahead import default_workers
 from kerascnn.data.indexed import FileSamples, IndexedDataset
 from kerascnn.utils import io_utils
 
@@ -74,7 +75,7 @@ class Folder:
         Args:
             read: Makes an array of a path.
             stack: Makes a batch of such arrays.
-            workers: Threads that read ahead; by default a number that fits the machine.
+            workers: Threads that read ahead; by default one for each core.
             skips: Whether files that `read` raises a ValueError for are left out of their batches.
 
         Raises:
@@ -94,11 +95,6 @@ class Folder:
             self._verbose,
             self._formats,
         )
-        if self._label_mode == "binary" and len(names or ()) != 2:
-            raise ValueError(
-                'When passing `label_mode="binary"`, there must be exactly 2 class_names. '
-                f"Received: class_names={names}"
-            )
         both = self._subset == "both"
         made = []
         for part in ("training", "validation") if both else (self._subset,):
@@ -109,13 +105,13 @@ class Folder:
                     f"No {what} found in directory {self._directory}. Allowed formats: "
                     f"{self._formats}"
                 )
-            coded = _encoded(own, self._label_mode, len(names or ()))
+            coded = encoded_labels(own, self._label_mode, names)
             dataset = IndexedDataset(
                 FileSamples(chosen, coded, read, stack, skips),
                 self._batch_size,
                 self._shuffle and not (both and part == "validation"),
                 seed,
-                min(8, os.cpu_count() or 1) if workers is None else workers,
+                default_workers() if workers is None else workers,
             )
             dataset.file_paths, dataset.class_names = chosen, names
             made.append(dataset)
@@ -128,14 +124,42 @@ def check_format(format: str) -> None:
         raise ValueError(f'`format` should be either "tf" or "grain". Received: format={format}')
 
 
-def _encoded(labels: Any, label_mode: str | None, num_classes: int) -> np.ndarray | None:
+class _OneHot:
+    """Rows with one 1, made when they are needed: all of them could be more than the images."""
+
+    def __init__(self, numbers: np.ndarray, num_classes: int):
+        self._numbers, self._num_classes = numbers, num_classes
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        numbers = self._numbers[index]
+        rows = np.zeros((*np.shape(numbers), self._num_classes), "float32")
+        np.put_along_axis(rows, np.asarray(numbers)[..., None], 1.0, -1)
+        return rows
+
+
+def encoded_labels(labels: Any, label_mode: str | None, names: Sequence[str] | None) -> Any:
+    """The labels of all samples as data sets give them, by number; None without any.
+
+    Args:
+        labels: The numbers of their classes.
+        label_mode: "int", "categorical", "binary" or None.
+        names: The names of the classes.
+
+    Raises:
+        ValueError: where binary labels are asked for and the classes are not two.
+    """
     if label_mode is None:
         return None
     numbers = np.asarray(labels)
     if label_mode == "binary":
+        if len(names or ()) != 2:
+            raise ValueError(
+                'When passing `label_mode="binary"`, there must be exactly 2 class_names. '
+                f"Received: class_names={names}"
+            )
         return numbers.astype("float32")[:, None]
     if label_mode == "categorical":
-        return np.eye(num_classes, dtype="float32")[numbers]
+        return _OneHot(numbers, len(names or ()))
     return numbers.astype("int32")
 
 

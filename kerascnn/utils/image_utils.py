@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import io
@@ -9,14 +10,14 @@ import math
 import os
 import pathlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from kerascnn import config
 from kerascnn.ops import resampling
-from kerascnn.system_errors import is_of_system
+from kerascnn.system_errors import is_of_system, naming_file
 
 _RESAMPLING = ("nearest", "bilinear", "bicubic", "hamming", "box", "lanczos")
 # Even drawings and masks are rarely packed better than this.
@@ -233,6 +234,36 @@ def _in_colors(img: Any, color_mode: str) -> Any:
     return img if img.mode in kept else img.convert(_MODES[color_mode])
 
 
+@contextlib.contextmanager
+def naming_broken_images(name: Any) -> Iterator[None]:
+    """In this block, what decoders raise for bytes that are no image becomes a ValueError.
+
+    Args:
+        name: The file, as the message has it.
+    """
+    image = pillow("image_dataset_from_directory")
+    from PIL import UnidentifiedImageError
+
+    try:
+        yield
+    except (OSError, SyntaxError, ValueError, image.DecompressionBombError) as error:
+        if is_of_system(error):
+            raise
+        # Its message shows an address in memory.
+        unknown = isinstance(error, UnidentifiedImageError)
+        reason = "its format is none that Pillow knows" if unknown else error
+        raise ValueError(
+            f"{name} cannot be read as an image ({reason}). Remove the file, or replace it."
+        ) from error
+
+
+def _rounded(pixels: np.ndarray) -> np.ndarray:
+    """The nearest of the 256 numbers to each pixel."""
+    result = np.empty(pixels.shape, "uint8")
+    np.copyto(result, np.rint(pixels).clip(0, 255), casting="unsafe")
+    return result
+
+
 def _check_pixels(width: int, height: int, channels: int, stored: int) -> None:
     """Raises a ValueError for a file that unpacks to far more than images do."""
     unpacked = width * height * channels
@@ -240,9 +271,26 @@ def _check_pixels(width: int, height: int, channels: int, stored: int) -> None:
         raise ValueError(f"it claims {width} x {height} pixels, but has {stored} bytes")
 
 
+def pixels_of(content: bytes, name: Any) -> np.ndarray:
+    """The pixels in what an image file holds, in colors and of its own size.
+
+    Args:
+        content: The bytes of the file.
+        name: What the file is called in errors.
+
+    Returns:
+        uint8, of shape (height, width, 3).
+
+    Raises:
+        ValueError: for bytes that are no image, or damaged; the message has the name.
+    """
+    with naming_broken_images(name):
+        return ImageReader((1, 1), "rgb", "bilinear", "channels_last")._decode(content)
+
+
 @dataclasses.dataclass(frozen=True)
 class ImageReader:
-    """Reads image files as float32 arrays of one size.
+    """Reads image files as arrays of one size.
 
     JPEG files in colors are decoded by simplejpeg where it is installed, which takes two thirds of
     Pillow's time for the same pixels; all others by Pillow.
@@ -257,6 +305,7 @@ class ImageReader:
         exif_rotation: Whether to turn and mirror images as their Exif orientation says.
         scaled_decoding: Whether a JPEG image may be decoded at an eighth to a half of its size,
             where that is still as large as needed.
+        dtype: "float32", or "uint8" for pixels that are rounded to whole numbers.
     """
 
     size: tuple[int, int]
@@ -267,6 +316,7 @@ class ImageReader:
     pad_to_aspect_ratio: bool = False
     exif_rotation: bool = False
     scaled_decoding: bool = False
+    dtype: str = "float32"
 
     def __call__(self, path: str) -> np.ndarray:
         """The image of a file.
@@ -274,21 +324,22 @@ class ImageReader:
         Raises:
             ValueError: for a file that is no image, or damaged; the message names it.
         """
-        image = pillow("image_dataset_from_directory")
-        from PIL import UnidentifiedImageError
+        with open(path, "rb") as file, naming_file(path):
+            content = file.read()
+        return self.image_of(content, path)
 
-        try:
-            with open(path, "rb") as file:
-                pixels = self._decode(file.read())
-        except (OSError, SyntaxError, ValueError, image.DecompressionBombError) as error:
-            if is_of_system(error):
-                raise
-            # Its message shows an address in memory.
-            unknown = isinstance(error, UnidentifiedImageError)
-            reason = "its format is none that Pillow knows" if unknown else error
-            raise ValueError(
-                f"{path} cannot be read as an image ({reason}). Remove the file, or replace it."
-            ) from error
+    def image_of(self, content: bytes, name: Any) -> np.ndarray:
+        """The image in what a file holds.
+
+        Args:
+            content: The bytes of the file.
+            name: What the file is called in errors.
+
+        Raises:
+            ValueError: for bytes that are no image, or damaged; the message has the name.
+        """
+        with naming_broken_images(name):
+            pixels = self._decode(content)
         resized = resampling.resize_array(
             pixels[:, :, None] if pixels.ndim == 2 else pixels,
             self.size,
@@ -296,6 +347,8 @@ class ImageReader:
             self.crop_to_aspect_ratio,
             self.pad_to_aspect_ratio,
         )
+        if self.dtype == "uint8":
+            resized = _rounded(resized)
         return resized.transpose(2, 0, 1) if self.data_format == "channels_first" else resized
 
     def _decode(self, content: bytes) -> np.ndarray:

@@ -8,8 +8,9 @@ batches of 64, of the largest centered square resized to 224 x 224: torchvision'
 `Resize`, `CenterCrop` and `ToTensor` in a `DataLoader` of processes, and
 `image_dataset_from_directory` of Keras and of kerascnn. `kerascnn scaled` is the same with
 `scaled_decoding=True` (which has an effect only where photographs are twice as large as needed:
---height 1500 --width 2000). The first pass warms up and is not counted. What is not installed is
-left out.
+--height 1500 --width 2000), `kerascnn tar` reads the same files from tar shards, and `kerascnn
+cache` what `cache()` has kept of them on disk as uint8. The first pass warms up and is not counted.
+What is not installed is left out.
 
 Where other programs use the machine, `--clock cpu` counts the time that all threads and processes
 of a library compute, instead of the time that passes: images/s of one core.
@@ -76,6 +77,25 @@ def of_kerascnn(folder: Path, workers: int, **options: Any) -> Iterable[Any]:
     )
 
 
+def of_tar(folder: Path, workers: int) -> Iterable[Any]:
+    files = sorted(folder.glob("class*/*.jpg"))
+    samples = ({"__key__": p.stem, "jpg": p, "cls": int(p.parent.name[5:])} for p in files)
+    shards = kerascnn.utils.write_tar_shards(samples, folder / "%06d.tar")
+    return kerascnn.utils.image_dataset_from_tar(
+        shards,
+        image_size=(SIZE, SIZE),
+        batch_size=BATCH,
+        crop_to_aspect_ratio=True,
+        seed=0,
+        verbose=False,
+    )
+
+
+def of_cache(folder: Path, workers: int) -> Iterable[Any]:
+    kept: Any = of_kerascnn(folder, workers, dtype="uint8")
+    return kept.unbatch().cache(folder / "cache").shuffle(None, seed=0).batch(BATCH)
+
+
 def of_torchvision(folder: Path, workers: int) -> Iterable[Any]:
     import torch
     from torchvision import datasets, transforms
@@ -110,6 +130,8 @@ def of_keras(folder: Path, workers: int) -> Iterable[Any]:
 SOURCES: dict[str, Callable[..., Iterable[Any]]] = {
     "kerascnn": of_kerascnn,
     "kerascnn scaled": functools.partial(of_kerascnn, scaled_decoding=True),
+    "kerascnn tar": of_tar,
+    "kerascnn cache": of_cache,
     "torchvision": of_torchvision,
     "keras": of_keras,
 }
@@ -148,7 +170,10 @@ def main() -> None:
         for library, make in SOURCES.items():
             try:
                 sources[library] = make(Path(name), args.workers)
-            except ImportError as error:
+            except (
+                ImportError,
+                RuntimeError,
+            ) as error:  # a package that does not fit is the latter
                 print(f"{library} is left out: {error}")
         for turn in range(args.rounds + 1):
             order = list(sources) if turn % 2 else list(reversed(sources))

@@ -7,6 +7,7 @@ is printed is one line of JSON with the number of calls that failed, and what wa
 import contextlib
 import ctypes
 import errno
+import gc
 import json
 import sys
 import traceback
@@ -175,10 +176,39 @@ def fit_on_it(work, disk, name, number, before):
     return failures[0]
 
 
+def data_on_it(work, disk, name, number, before):
+    """Writes and reads samples in tar shards, their index, and a cache."""
+
+    def numbers():
+        samples = ({"__key__": str(i), "cls": i} for i in range(5))
+        shards = keras.utils.write_tar_shards(samples, work.folder / "%d.tar", 3)
+        dataset = keras.data.Dataset.from_tar(shards, index_file=work.folder / "index")
+        if name == "kept":
+            dataset = dataset.cache(work.folder / "cache")
+        elif name == "passed":  # elements that have no numbers
+            dataset = dataset.map(lambda sample: sample).cache(work.folder / "cache")
+        return [sample["cls"] for _ in range(2) for sample in dataset]
+
+    for path in work.folder.iterdir():
+        path.unlink()
+    with disk.failing(number, before) as failures:
+        try:
+            assert numbers() == [*range(5), *range(5)]
+        except OSError as error:
+            check_error(error, number, work.folder)
+    gc.collect()
+    assert not list(work.folder.glob("*.part"))
+    for path in work.folder.glob("cache"):  # it is whole, but its shards are written anew
+        path.unlink()
+    assert numbers() == [*range(5), *range(5)]
+    return failures[0]
+
+
 KINDS = {
     **{f"save {name}": save_on_it for name in NAMES},
     **{f"load {name}": load_from_it for name in NAMES},
     "fit": fit_on_it,
+    **{f"data {name}": data_on_it for name in ("read", "kept", "passed")},
 }
 
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 enum { OPEN = 1, READ = 2, WRITE = 4, SYNC = 8, CLOSE = 16, RENAME = 32, MAKE = 64 };
@@ -91,6 +92,21 @@ ssize_t read(int descriptor, void* target, size_t size) {
   }
 READS(pread)
 READS(pread64)
+
+#define READS_PARTS(name)                                                                    \
+  ssize_t name(int descriptor, const struct iovec* parts, int count, off_t offset) {         \
+    return file_fails(READ, descriptor) ? -1 : NEXT(name)(descriptor, parts, count, offset); \
+  }
+READS_PARTS(preadv)
+READS_PARTS(preadv64)
+
+#define READS_PARTS_WITH_FLAGS(name)                                                            \
+  ssize_t name(int descriptor, const struct iovec* parts, int count, off_t offset, int flags) { \
+    if (file_fails(READ, descriptor)) return -1;                                                \
+    return NEXT(name)(descriptor, parts, count, offset, flags);                                 \
+  }
+READS_PARTS_WITH_FLAGS(preadv2)
+READS_PARTS_WITH_FLAGS(preadv64v2)
 
 ssize_t write(int descriptor, const void* source, size_t size) {
   return file_fails(WRITE, descriptor) ? -1 : NEXT(write)(descriptor, source, size);

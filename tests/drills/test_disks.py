@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 import shutil
+import signal
 import socket
 import sys
 
@@ -135,3 +136,20 @@ def test_what_dead_processes_have_left_is_removed(tmp_path, processes):
     small_model(1.0).save(target)
     assert {name: (tmp_path / name).exists() for name in names} == names
     assert part_files.beside(target) != part_files.beside(target)
+
+
+def die_while_a_cache_is_made(path):
+    dataset = keras.data.Dataset.range(9).map(lambda x: x).cache(path)
+    begun = iter(dataset)
+    next(begun)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_what_a_killed_process_has_left_of_a_cache_is_removed(tmp_path, processes):
+    path = tmp_path / "c"
+    assert processes(die_while_a_cache_is_made, path) == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert left.name.endswith(".part")
+    dataset = keras.data.Dataset.range(9).map(lambda x: x).cache(path)
+    assert [int(x) for x in dataset] == list(range(9))
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]

@@ -16,7 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+<<<<<<< HEAD
 from . import graph_files, mutators, onnx_files
+=======
+from . import image_files, mutators, onnx_files, tar_files
+>>>>>>> shards
 
 
 class Target(NamedTuple):
@@ -487,35 +491,7 @@ def _read_archive(path: Path) -> Any:
     return keras.datasets.cifar10.load_data(path)
 
 
-# Images and sounds --------------------------------------------------------------------------------
-
-
-def _image_seeds(_: Path, __: Random | None) -> list[bytes]:
-    from PIL import Image
-
-    pixels = np.random.default_rng(0).integers(0, 256, (9, 7, 3), dtype=np.uint8)
-    contents = []
-    for kind in ("PNG", "JPEG", "BMP", "GIF"):
-        target = io.BytesIO()
-        Image.fromarray(pixels).save(target, kind)
-        contents.append(target.getvalue())
-    return contents
-
-
-def _read_image(path: Path) -> Any:
-    import kerascnn as keras
-
-    folder = path.with_name("images") / "class"
-    folder.mkdir(parents=True, exist_ok=True)
-    start = path.read_bytes()[:2]
-    ending = {b"\x89P": "png", b"\xff\xd8": "jpg", b"BM": "bmp", b"GI": "gif"}.get(start, "png")
-    for old in folder.iterdir():
-        old.unlink()
-    path.replace(folder / f"x.{ending}")
-    data = keras.utils.image_dataset_from_directory(
-        folder.parent, image_size=(8, 8), batch_size=1, verbose=False
-    )
-    return [np.asarray(x) for x, _ in data]
+# Sounds -------------------------------------------------------------------------------------------
 
 
 def _sound_seeds(_: Path, __: Random | None) -> list[bytes]:
@@ -587,7 +563,8 @@ TARGETS = {
     "cifar_archive": Target(
         ".tar.gz", _archive_seeds, _mutate_archive, _read_archive, (ValueError, FileNotFoundError)
     ),
-    "images": Target(".png", _image_seeds, mutators.mutate_image, _read_image),
+    "images": Target(".png", image_files.seeds, image_files.mutate, image_files.read),
+    "tar": Target(".tar", tar_files.seeds, tar_files.mutate, tar_files.read),
     "sounds": Target(".wav", _sound_seeds, mutators.mutate_wav, _read_sound),
 }
 
