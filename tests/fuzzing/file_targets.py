@@ -16,11 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-<<<<<<< HEAD
-from . import graph_files, mutators, onnx_files
-=======
-from . import image_files, mutators, onnx_files, tar_files
->>>>>>> shards
+from . import graph_files, image_files, mutators, onnx_files, tar_files
 
 
 class Target(NamedTuple):

@@ -18,13 +18,10 @@ _SHARES = {
     "exported": 10_000,
     "configuration": 10_000,
     "onnx": 20_000,
-<<<<<<< HEAD
     "graph": 20_000,
     "graph_run": 20_000,
-=======
     "tar": 20_000,
     "images": 100_000,  # 20,000 of each format
->>>>>>> shards
 }
 _NEEDED = {"images": "PIL", "tar": "PIL", "onnx": "onnx"}
 
