@@ -131,6 +131,7 @@ class MultiOptimizer(Optimizer):
         name: str | None = None,
     ) -> None:
         self._inner_optimizers: list[Optimizer] = []
+        self._averages = True
         super().__init__(0.0, loss_scale_factor=loss_scale_factor, name=name)
         self._optimizer_map = optimizer_map
         self._optimizer_of: dict[int, Optimizer] = {}
@@ -142,8 +143,19 @@ class MultiOptimizer(Optimizer):
     def _add(self, optimizer: Optimizer) -> None:
         if all(optimizer is not one for one in self._inner_optimizers):
             optimizer.loss_scale_factor = self.loss_scale_factor
-            optimizer._averages_gradients = False
             self._inner_optimizers.append(optimizer)
+            self._averages_gradients = self._averages
+
+    @property
+    def _averages_gradients(self) -> bool:
+        return self._averages
+
+    @_averages_gradients.setter
+    def _averages_gradients(self, value: bool) -> None:
+        self._averages = value
+        for optimizer in self._inner_optimizers:
+            # One that gathers averages when its update is due; those of the others go together.
+            optimizer._averages_gradients = value and bool(optimizer.gradient_accumulation_steps)
 
     @property
     def loss_scale_factor(self) -> float | None:
@@ -211,12 +223,22 @@ class MultiOptimizer(Optimizer):
             self.build(variables)
         self._check_apply(grads, variables)
         if self._averages_gradients:
-            grads = replicas.mean_gradients(grads)
+            inner = [self._optimizer_of[id(v)]._averages_gradients for v in variables]
+            own = [None if is_left else g for g, is_left in zip(grads, inner, strict=True)]
+            means = replicas.mean_gradients(own)
+            grads = [g if mean is None else mean for g, mean in zip(grads, means, strict=True)]
         gradient_of = {id(v): g for g, v in zip(grads, variables, strict=True)}
-        for optimizer, own in self._shares(variables):
-            optimizer.apply([gradient_of[id(v)] for v in own], own)
+        for optimizer, share in self._shares(variables):
+            optimizer.apply([gradient_of[id(v)] for v in share], share)
         with tracing.scope(self.name, phase="update"):
             self._count_step()
+
+    def _local_sums(self) -> list[Variable]:
+        return [total for optimizer in self._inner_optimizers for total in optimizer._local_sums()]
+
+    def _sums_under_way(self) -> list[Variable]:
+        inner = self._inner_optimizers
+        return [total for optimizer in inner for total in optimizer._sums_under_way()]
 
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
         for optimizer, own in self._shares(list(var_list) if self.built else []):

@@ -12,6 +12,7 @@ import numpy as np
 
 from kerascnn import _core, config, dtypes, naming, ops, serialization, tracing
 from kerascnn.distribution import replicas
+from kerascnn.metrics.recording import current_recording
 from kerascnn.ops import dispatch
 from kerascnn.optimizers import clipping
 from kerascnn.optimizers.conditional import assign_where
@@ -222,12 +223,28 @@ class Optimizer(OptimizerState, StatelessOptimizer):
                 for g, total in zip(grads, sums, strict=True):
                     total.assign_add(g)
 
-            due = ops.equal(ops.mod(ops.add(self._steps(), 1), every), 0)
-            assign_where(due, [*variables, *self._variables], update, gather)
+            is_due = self._is_due_on_host()
+            if is_due is None:
+                due = ops.equal(ops.mod(ops.add(self._steps(), 1), every), 0)
+                assign_where(due, [*variables, *self._variables], update, gather)
+            elif is_due:
+                update()
+            else:
+                gather()
         else:
             self._update(grads, variables)
         if self.use_ema:
             self._update_averages()
+
+    def _is_due_on_host(self) -> bool | None:
+        """Tells whether the recorded step updates weights, None where only the device knows."""
+        if not self._averages_gradients or not self._can_ask_host():
+            return None
+        recording = current_recording()
+        if recording is None or recording.due_updates is None:
+            return None
+        self._steps()  # the device counts
+        return recording.due_updates.is_due(self)
 
     def _update(self, grads: list[Any], variables: list[Variable]) -> None:
         if self._averages_gradients:

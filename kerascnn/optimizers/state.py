@@ -22,6 +22,7 @@ class OptimizerState:
     name: str
     use_ema: bool
     gradient_accumulation_steps: int | None
+    _averages_gradients: bool
 
     def _init_state(self, learning_rate: Any) -> None:
         self.built = False
@@ -247,6 +248,19 @@ class OptimizerState:
         self._steps_on_host += steps
         if self._reads_iterations:
             self._bring_count_to_device()
+
+    # Several processes ------------------------------------------------------------------------
+
+    def _local_sums(self) -> list[Variable]:
+        """Returns the sums of gradients that each process has of its own."""
+        return self._accumulated_gradients if self._averages_gradients else []
+
+    def _sums_under_way(self) -> list[Variable]:
+        """Returns those of them that are not zero, because an update is not due yet."""
+        every = self.gradient_accumulation_steps
+        if not every or int(self._steps().numpy()) % every == 0:
+            return []
+        return self._local_sums()
 
     # Saving ------------------------------------------------------------------------------------
 

@@ -38,9 +38,11 @@ def description_for_peers(
         (f"the weight '{name}'", variable) for name, variable, _ in named_variables(layer)
     ]
     if optimizer is not None and optimizer.built:
+        own = {id(variable) for variable in optimizer._local_sums()}
         variables += [
             (f"the optimizer's variable {i} ({variable.name})", variable)
             for i, variable in enumerate(optimizer.variables)
+            if id(variable) not in own
         ]
     for name, variable in variables:
         values = variable.numpy()

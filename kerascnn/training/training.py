@@ -74,6 +74,11 @@ class Training:
         of_each = replicas.values_of_each(self._metrics() if self.batch else {})
         with replicas.whole_metrics(metrics):
             seen = _values(self._metrics()) if self.batch else {}
+        variables = _values(self._variables())
+        gathered = replicas.values_of_each(self._sums_under_way())
+        for name in gathered[0] if gathered else ():
+            total = sum(one[name].astype(np.float64) for one in gathered)
+            variables[name] = (total / len(gathered)).astype(variables[name].dtype)
         return {
             "epoch": self.epoch,
             "batch": self.batch,
@@ -81,7 +86,8 @@ class Training:
             "step_logs": self.step_logs() if self.batch else {},
             "has_stopped": bool(self._model.stop_training),
             "finite_steps": 0.0 if self._steps is None else float(self._steps.finite_steps.read()),
-            "variables": _values(self._variables()),
+            "variables": variables,
+            "gathered_of_each": gathered,
             "metrics": seen,
             # As many processes go on with the sums that each had, whose bits depend on their order.
             "metrics_of_each": of_each,
@@ -157,7 +163,12 @@ class Training:
         return self._model._state
 
     def _set(self, state: dict[str, Any]) -> None:
-        _assign(self._variables(), state["variables"])
+        variables = self._variables()
+        _assign(variables, state["variables"])
+        # Other numbers of processes share the mean of the gradients since the last update.
+        gathered = state.get("gathered_of_each", [])
+        names = gathered[0] if gathered else ()
+        replicas.assign_of_each({name: variables[name] for name in names}, gathered)
         if self._callbacks is not None:
             self._callbacks.load_state_dict(state["callbacks"])
         self._model.stop_training = bool(state["has_stopped"])
@@ -182,6 +193,12 @@ class Training:
                 optimizer.build(model.trainable_variables)
             found.update({f"optimizer/{i}": v for i, v in enumerate(optimizer.variables)})
         return found
+
+    def _sums_under_way(self) -> dict[str, Variable]:
+        """Returns the optimizer's variables that each process has of its own now."""
+        optimizer: Any = self._model.optimizer
+        own = {id(v) for v in (() if optimizer is None else optimizer._sums_under_way())}
+        return {name: v for name, v in self._variables().items() if id(v) in own}
 
     def _metrics(self) -> dict[str, Variable]:
         return {

@@ -11,7 +11,7 @@ import pytest
 
 from .conftest import check_nobody_left, start_on_gpus
 from .test_faults import SCRIPT
-from .test_training import OTHERS, SAME, TOLERANCE, check_equal, results
+from .test_training import OTHERS, RESUMED, SAME, TOLERANCE, check_equal, results
 
 WORK = Path(__file__).with_name("gpu_work.py")
 JOBS = ("sums", "net_c", "net_c_at_once", "net_c_in_buckets", "small_resnet", "mixed")
@@ -111,7 +111,7 @@ class TestAsOnCpus:
         expected = results(folders[1], "own_sources_of_2")
         check_equal(results(folders[2], "own_sources"), expected, TOLERANCE)
 
-    @pytest.mark.parametrize("job", ["resumed", "resumed_data_set"])
+    @pytest.mark.parametrize("job", RESUMED)
     def test_a_resumed_training_ends_with_the_same_bits(self, folders, job):
         found = results(folders[2], job)
         for name in [name for name in found if name.startswith("weight")]:

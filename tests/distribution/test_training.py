@@ -31,11 +31,14 @@ SAME = (
     "wide",
     "at_once",
     "optimizers",
+    "gathering",
+    "gathering_by_hand",
     "digits",
 )
 # Those that one process with several devices can do: Python runs no step there.
 LOCAL = tuple(job for job in SAME if job not in ("own_loop", "at_once", "digits"))
-OTHERS = ("normalized_apart", "noise", "reading", "callbacks", "resumed", "resumed_data_set")
+RESUMED = ("resumed", "resumed_data_set", "resumed_gathering")
+OTHERS = ("normalized_apart", "noise", "reading", "callbacks", "messages", *RESUMED)
 
 
 def results(folder, job, rank=0):
@@ -141,7 +144,7 @@ def test_dropout_differs_by_process(runs):
     assert len(set(weights)) == 1
 
 
-@pytest.mark.parametrize("job", ["resumed", "resumed_data_set"])
+@pytest.mark.parametrize("job", RESUMED)
 def test_a_resumed_training_ends_with_the_same_bits(runs, job):
     for size in (1, 3):
         found = results(runs(size), job)
@@ -160,11 +163,23 @@ def test_another_number_of_processes_goes_on(mpi, tmp_path, before, after):
         "parts": [(before, "begun"), (after, "ended")],
     }.items():
         for size, job in jobs:
-            outcome = start(size, tmp_path, job)
+            outcome = start(size, tmp_path, job, f"{job}_gathering")
             assert outcome.code == 0, outcome.output
-            assert (tmp_path / "moving").exists() == (job == "begun")
-        found[name] = results(tmp_path, "ended")
-    check_equal(found["parts"], found["whole"])
+            for folder in ("moving", "gathering"):
+                assert (tmp_path / folder).exists() == (job == "begun")
+        found[name] = [results(tmp_path, job) for job in ("ended", "ended_gathering")]
+    for parts, whole in zip(found["parts"], found["whole"], strict=True):
+        check_equal(parts, whole)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_gathered_gradients_are_summed_once(runs, size):
+    """Of 4, then 8 and again 8 steps those have a message that update the weights."""
+    found = results(runs(size), "messages")
+    for every in (2, 4, 8):
+        updates = np.diff(np.array([0, 4, 12, 20]) // every)
+        np.testing.assert_array_equal(found[f"every_{every}"], updates)
+    np.testing.assert_array_equal(found["every_None"], [4, 8, 8])
 
 
 def test_hooks_and_files(runs):
