@@ -39,10 +39,8 @@ class Twins:
 
 
 @pytest.fixture
-def twins():
-    yield Twins()
-    _core.clear_collectives()
-    replicas.activate(None)
+def twins(alone_afterwards):
+    return Twins()
 
 
 def gatherer(every=3):

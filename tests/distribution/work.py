@@ -509,6 +509,12 @@ def ended(folder, make=classifier, name="moving"):
     return outcome(model, model.fit(x, y, 16, epochs=3, callbacks=backup, verbose=0))
 
 
+def find_job(name):
+    """Returns a function of this file, or of optimizer_work.py."""
+    others = f"{__package__}.optimizer_work" if __package__ else "optimizer_work"
+    return globals().get(name) or getattr(importlib.import_module(others), name)
+
+
 def main(folder, *jobs):
     keras.distribution.initialize()
     named = os.environ.get("KERASCNN_TEST_DEVICES")
@@ -518,7 +524,7 @@ def main(folder, *jobs):
     for name in jobs:
         keras.config.set_floatx("float64")
         keras.utils.set_random_seed(7)
-        job = globals().get(name) or getattr(importlib.import_module("optimizer_work"), name)
+        job = find_job(name)
         found = job(folder) if job.__code__.co_argcount else job()
         np.savez(folder / f"{name}.{keras.distribution.process_id()}.npz", **found)
     print("finished", keras.distribution.process_id(), flush=True)
