@@ -47,6 +47,8 @@
   OP(sgd_update) OP(adam_update)                                                                  \
   /* sums over processes (all_reduce.cpp) */                                                      \
   OP(all_reduce)                                                                                  \
+  /* tensors that one process each owns (owned_tensors.cpp) */                                    \
+  OP(reduce_to_owners) OP(broadcast_from_owners)                                                  \
   /* ops that own graphs (core/graph/) */                                                          \
   OP(loop) OP(switch)                                                                             \
   /* what a pass makes of memory-bound nodes (core/graph/region.cpp) */                           \

@@ -13,6 +13,7 @@ import numpy as np
 from kerascnn import _core, config, dtypes, tracing, trees
 from kerascnn.device import current as current_device
 from kerascnn.device import device as on_device
+from kerascnn.distribution import replicas
 from kerascnn.ops import dispatch
 from kerascnn.tracing import Trace
 from kerascnn.variable import Variable, current_autocast, current_scope
@@ -83,7 +84,7 @@ class _Jitted:
         tracked = tuple(_is_tracked(x) for x in inputs) if records else None
         watched = _core.watched_untrained() if records else ()
         key = (key, device, tracked, frozenset(watched), config.floatx(), config.tf32())
-        key = (key, current_autocast())
+        key = (key, current_autocast(), replicas.active())
         with self._lock:
             compiled = self._compiled.get(key)
             if compiled is None:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from kerascnn.callbacks.monitor_callback import MonitorCallback
+from kerascnn.distribution import replicas
+from kerascnn.distribution.sharded_state import saving_together
 from kerascnn.utils.io_utils import print_msg
 
 
@@ -41,8 +43,6 @@ class ModelCheckpoint(MonitorCallback):
     ...     print(sorted(file.name for file in pathlib.Path(folder).iterdir()))
     ['1.weights.h5', '2.weights.h5']
     """
-
-    first_process_only = True
 
     def __init__(
         self,
@@ -117,6 +117,14 @@ class ModelCheckpoint(MonitorCallback):
         path = self._file_path(epoch, batch, logs)
         if not self._should_save(epoch, logs, path):
             return
+        with saving_together(self.model):
+            if replicas.is_first():
+                self._write(path)
+        replicas.wait()
+        if self.verbose > 0:
+            print_msg(f"\nEpoch {epoch + 1}: finished saving model to {path}")
+
+    def _write(self, path: str) -> None:
         if os.path.isdir(path):
             raise OSError(f"ModelCheckpoint can't save to {path}: it is a folder.")
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
@@ -124,8 +132,6 @@ class ModelCheckpoint(MonitorCallback):
             self.model.save_weights(path, overwrite=True)
         else:
             self.model.save(path, overwrite=True)
-        if self.verbose > 0:
-            print_msg(f"\nEpoch {epoch + 1}: finished saving model to {path}")
 
     def _should_save(self, epoch: int, logs: dict[str, Any], path: str) -> bool:
         if not self.save_best_only:

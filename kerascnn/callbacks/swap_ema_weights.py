@@ -71,10 +71,17 @@ class SwapEMAWeights(Callback):
             weights = variable.numpy()
             variable.assign(average)
             average.assign(weights)
+        for optimizer in self._averaging():
+            optimizer._give_own_to_all()
         self._averages_are_in = not self._averages_are_in
 
     def _pairs(self) -> Iterator[tuple[Any, Any]]:
-        """Yields each weight with its average."""
+        """Yields each weight with its average, those of this process where they share them."""
+        for one in self._averaging():
+            yield from one._averages_of(one._trainable_variables)
+
+    def _averaging(self) -> list[Any]:
+        """Returns the optimizers that average weights."""
         optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
         inner = getattr(optimizer, "optimizers", [optimizer])
         averaging = [one for one in inner if getattr(one, "use_ema", False)]
@@ -84,7 +91,4 @@ class SwapEMAWeights(Callback):
                 f"it (with several optimizers, to at least one). Received: use_ema=False of "
                 f"{', '.join(str(one.name) for one in inner)}"
             )
-        for one in averaging:
-            yield from zip(
-                one._trainable_variables, one._model_variables_moving_average, strict=False
-            )
+        return averaging

@@ -32,10 +32,14 @@ class DataParallel:
         auto_shard_dataset: whether all processes have the same data, of which each takes its share.
             Otherwise generators, `PyDataset`s and other sources of batches give each process its
             own samples. Arrays are always the same in all processes.
+        shard_optimizer_state: whether each process has the optimizer's state of its own part of the
+            weights only (ZeRO's first stage), which it updates for all. Weights end with the same
+            values; files of models are written by all processes together.
 
     Raises:
         ValueError: for `device_mesh` together with `devices`, a device listed twice or not there,
-            CPUs together with GPUs, and devices that are not those of all processes.
+            CPUs together with GPUs, devices that are not those of all processes, and
+            `shard_optimizer_state` with several devices in one process.
         RuntimeError: where a launcher has started several processes and `initialize()` was not
             called, and where this one computes on another device than it joined the others with.
 
@@ -51,6 +55,7 @@ class DataParallel:
         device_mesh: DeviceMesh | None = None,
         devices: Sequence[str] | None = None,
         auto_shard_dataset: bool = True,
+        shard_optimizer_state: bool = False,
     ):
         if processes.world() is None and (started := find_world()).size > 1:
             raise RuntimeError(
@@ -77,6 +82,13 @@ class DataParallel:
         self._device_mesh = device_mesh
         self.auto_shard_dataset = bool(auto_shard_dataset)
         self._devices_together: Any = None
+        self.shard_optimizer_state = bool(shard_optimizer_state)
+        if self.shard_optimizer_state and self.num_model_replicas > processes.num_processes():
+            raise ValueError(
+                "shard_optimizer_state=True is for several processes. The devices of this one, "
+                f"{self.num_model_replicas}, have all state each. Start one process for each "
+                f"(torchrun --nproc-per-node {self.num_model_replicas} ...), or leave it False."
+            )
 
     @property
     def device_mesh(self) -> DeviceMesh:
@@ -199,7 +211,10 @@ def set_distribution(value: Any) -> None:
     if value is None:
         replicas.activate(None)
     elif processes.engine() is not None:
-        replicas.activate(replicas.Replicas(processes.engine(), value.auto_shard_dataset))
+        together = replicas.Replicas(
+            processes.engine(), value.auto_shard_dataset, value.shard_optimizer_state
+        )
+        replicas.activate(together)
     else:
         replicas.activate(None, value._group())
     _distribution = value

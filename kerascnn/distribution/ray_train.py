@@ -17,6 +17,7 @@ from typing import Any
 
 from kerascnn.callbacks import BackupAndRestore
 from kerascnn.distribution import replicas
+from kerascnn.distribution.sharded_state import saving_together
 from kerascnn.saving import nested_state
 
 try:
@@ -194,8 +195,9 @@ class ReportCheckpoint(BackupAndRestore):
         metrics = {name: float(value) for name, value in self._logs.items()}
         with tempfile.TemporaryDirectory(prefix="kerascnn_checkpoint_") as folder:
             checkpoint = None
-            if replicas.is_first():
-                nested_state.write(Path(folder) / _STATE, state)
-                self.model.save(Path(folder) / _MODEL)
-                checkpoint = ray.train.Checkpoint.from_directory(folder)
+            with saving_together(self.model):
+                if replicas.is_first():
+                    nested_state.write(Path(folder) / _STATE, state)
+                    self.model.save(Path(folder) / _MODEL)
+                    checkpoint = ray.train.Checkpoint.from_directory(folder)
             ray.train.report(metrics, checkpoint=checkpoint)

@@ -56,13 +56,15 @@ class Replicas:
     Args:
         engine: What connects them.
         shares_sources: Whether all have the same sources of batches, of which each takes its share.
+        shares_state: Whether each has the optimizer state of its own weights only.
     """
 
-    def __init__(self, engine: Any, shares_sources: bool = True):
+    def __init__(self, engine: Any, shares_sources: bool = True, shares_state: bool = False):
         self.engine = engine
         self.rank: int = engine.rank
         self.size: int = engine.size
         self.shares_sources = shares_sources
+        self.shares_state = shares_state
 
     @property
     def is_first(self) -> bool:
@@ -210,6 +212,11 @@ def summed(values: Sequence[Any]) -> list[Any]:
     return _all_reduce(list(values), _own_scale(), 1.0)
 
 
+def plain_sums(values: Sequence[Any]) -> list[Any]:
+    """The sums of tensors of one dtype over the processes, whatever their shares of a batch."""
+    return _all_reduce(list(values), 1.0, 1.0)
+
+
 def averaged(values: Sequence[Any]) -> list[Any]:
     """The means of tensors over the processes, weighted by their shares of the batch.
 
@@ -237,7 +244,7 @@ def mean_gradients(gradients: Sequence[Any]) -> list[Any]:
     from kerascnn.ops import dispatch
 
     result = [None if g is None else dispatch.convert(g) for g in result]
-    for bucket in _buckets(result):
+    for bucket in buckets(result):
         # A share without samples counts too: its loss has the penalties that all have.
         means = _all_reduce([result[i] for i in bucket], 1.0, 1.0 / together.size)
         for i, mean in zip(bucket, means, strict=True):
@@ -245,7 +252,7 @@ def mean_gradients(gradients: Sequence[Any]) -> list[Any]:
     return result
 
 
-def _buckets(gradients: list[Any]) -> Iterator[list[int]]:
+def buckets(gradients: list[Any]) -> Iterator[list[int]]:
     """Yields the places of gradients that go in one message, which have one dtype.
 
     The last ones come first, as in the backward pass: GPUs sum them beside the rest of it.
@@ -304,6 +311,12 @@ def whole_metrics(metrics: Sequence[Any]) -> Iterator[None]:
     finally:
         for variable, value in zip(variables, own, strict=True):
             variable.assign(value)
+
+
+def wait() -> None:
+    """Returns when all processes have come here, such as after what the first does alone."""
+    if _active is not None:
+        _active.wait()
 
 
 def values_of_each(variables: dict[str, Any]) -> list[dict[str, np.ndarray]]:

@@ -26,6 +26,8 @@ class StepRecording:
         self.notes_finite_loss = False
         self.trace: Any = None  # the trace of the step
         self.host_rates: dict[Any, Any] = {}  # the `HostRates` of each optimizer
+        # the `DueUpdates` that the host decides, where several processes train
+        self.due_updates: Any = None
         self._effects: list[Callable[[int], None]] = []
 
     def each_step(self, effect: Callable[[int], None]) -> None:

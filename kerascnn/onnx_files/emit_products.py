@@ -24,6 +24,8 @@ REFUSED.update(
         ),
         "custom_op": "it runs code of its own. Compose it of functions of keras.ops.",
         "all_reduce": "it adds up over processes. Export from a single process.",
+        "reduce_to_owners": "it trains. Export what predicts.",
+        "broadcast_from_owners": "it trains. Export what predicts.",
         "take_batch": "it reads a data set.",
         "put_batch": "it writes to a data set.",
         "sgd_update": "it trains. Export what predicts.",

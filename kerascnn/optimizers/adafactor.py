@@ -90,8 +90,8 @@ class Adafactor(Optimizer):
             matrix = len(shape) >= 2
             rows, columns = (shape[:-1], (*shape[:-2], shape[-1])) if matrix else ((), ())
             kind = dtype if matrix else "int32"
-            self._r.append(self.add_variable(rows, dtype=kind, name=variable.name))
-            self._c.append(self.add_variable(columns, dtype=kind, name=variable.name))
+            self._r.append(self._add_slot(rows, "zeros", kind, variable.name, variable))
+            self._c.append(self._add_slot(columns, "zeros", kind, variable.name, variable))
             self._v.append(self.add_variable_from_reference(variable, "velocity"))
 
     def update_step(self, gradient: Any, variable: Variable, learning_rate: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerascnn import device, ops, serialization, tracing
-from kerascnn.distribution import replicas
+from kerascnn.distribution.sharded_state import Elsewhere
 from kerascnn.optimizers.conditional import assign_where
 from kerascnn.optimizers.optimizer import Optimizer
 from kerascnn.variable import Variable
@@ -93,13 +93,22 @@ class LossScaleOptimizer(Optimizer):
         self._make_scale(variables[0].device if variables else device.current())
         self.inner_optimizer.build(variables)
         super().build(variables)
+        self._shards = None  # it has no state of weights itself
         # The device counts the updates, since a skipped step must not count.
         self.inner_optimizer._reads_iterations = True
 
-    @property
-    def variables(self) -> list[Variable]:
-        """The optimizer's own state, then that of the inner optimizer."""
-        return [*super().variables, *self.inner_optimizer.variables]
+    def _whole_state(self) -> list[Variable | Elsewhere]:
+        return [*super()._whole_state(), *self.inner_optimizer._whole_state()]
+
+    def _owned_state(self) -> list[tuple[Variable | Elsewhere, int | None]]:
+        own = [(variable, None) for variable in super()._whole_state()]
+        return [*own, *self.inner_optimizer._owned_state()]
+
+    def _inner(self) -> list[Optimizer]:
+        return [self.inner_optimizer]
+
+    def _own_slots(self) -> list[Variable]:
+        return [*super()._own_slots(), *self.inner_optimizer._own_slots()]
 
     @property
     def learning_rate(self) -> Any:
@@ -131,6 +140,15 @@ class LossScaleOptimizer(Optimizer):
             together = ops.logical_and(together, one)
         return together
 
+    def _all_finite(self, grads: Sequence[Any], variables: Sequence[Variable]) -> Any:
+        """Tells it of averaged gradients, of which several processes may have a part each."""
+        shards = self.inner_optimizer._current_shards()
+        if shards is None:
+            return self.check_finite(grads)
+        owned = self.inner_optimizer._is_own(variables)
+        own = [g for g, is_own in zip(grads, owned, strict=True) if is_own]
+        return shards.all_of_them(self.check_finite(own) if own else ops.equal(0, 0))
+
     def apply(
         self, grads: Sequence[Any], trainable_variables: Sequence[Variable] | None = None
     ) -> None:
@@ -144,7 +162,8 @@ class LossScaleOptimizer(Optimizer):
             self.build(variables)
         self._check_apply(grads, variables)
         grads, variables = self._filter_empty_gradients(grads, variables)
-        grads = replicas.mean_gradients(grads)
+        grads = self.inner_optimizer._mean_gradients(grads, variables)
+        is_finite = self._all_finite(grads, variables)
 
         def update() -> None:
             scale = self.dynamic_scale.value
@@ -159,10 +178,9 @@ class LossScaleOptimizer(Optimizer):
             self.step_counter.assign(0)
             self.dynamic_scale.assign(self.dynamic_scale.value * 0.5)
 
-        inner = self.inner_optimizer._variables
-        state = [*self._trainable_variables, *self._variables, *inner]
+        state = [*self._trainable_variables, *self._own_slots()]
         with tracing.scope(self.name, phase="update"):
-            assign_where(self.check_finite(grads), state, update, leave_out)
+            assign_where(is_finite, state, update, leave_out)
 
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
         self.inner_optimizer.finalize_variable_values(var_list)

@@ -8,6 +8,7 @@ from typing import Any
 
 from kerascnn import serialization, tracing
 from kerascnn.distribution import replicas
+from kerascnn.distribution.sharded_state import Elsewhere, Shards
 from kerascnn.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from kerascnn.optimizers.optimizer import Optimizer
 from kerascnn.variable import Variable
@@ -131,6 +132,7 @@ class MultiOptimizer(Optimizer):
         name: str | None = None,
     ) -> None:
         self._inner_optimizers: list[Optimizer] = []
+        self._averages = True
         super().__init__(0.0, loss_scale_factor=loss_scale_factor, name=name)
         self._optimizer_map = optimizer_map
         self._optimizer_of: dict[int, Optimizer] = {}
@@ -142,8 +144,23 @@ class MultiOptimizer(Optimizer):
     def _add(self, optimizer: Optimizer) -> None:
         if all(optimizer is not one for one in self._inner_optimizers):
             optimizer.loss_scale_factor = self.loss_scale_factor
-            optimizer._averages_gradients = False
             self._inner_optimizers.append(optimizer)
+            self._averages_gradients = self._averages
+
+    @property
+    def _averages_gradients(self) -> bool:
+        return self._averages
+
+    @_averages_gradients.setter
+    def _averages_gradients(self, value: bool) -> None:
+        self._averages = value
+        together = replicas.active()
+        shares = together is not None and together.shares_state
+        for optimizer in self._inner_optimizers:
+            # One that gathers averages when its update is due, and where processes share the state
+            # each knows who gets them; those of the others go together.
+            averages = shares or bool(optimizer.gradient_accumulation_steps)
+            optimizer._averages_gradients = value and averages
 
     @property
     def loss_scale_factor(self) -> float | None:
@@ -164,9 +181,11 @@ class MultiOptimizer(Optimizer):
             _check_member(optimizer, f" for the variable {variable.path}")
             self._add(optimizer)
             self._optimizer_of[id(variable)] = optimizer
+        self._averages_gradients = self._averages  # for all of them, and the processes of now
         for optimizer, own in self._shares(variables):
             optimizer.build(own)
         super().build(variables)
+        self._shards = None  # it has no state of weights itself
 
     def _shares(self, variables: Sequence[Variable]) -> list[tuple[Optimizer, list[Variable]]]:
         shares = [
@@ -180,11 +199,37 @@ class MultiOptimizer(Optimizer):
         """The optimizers within."""
         return self._inner_optimizers
 
-    @property
-    def variables(self) -> list[Variable]:
-        """The optimizer's own state, then that of the inner optimizers."""
-        inner = [v for optimizer in self._inner_optimizers for v in optimizer.variables]
-        return [*super().variables, *inner]
+    def _whole_state(self) -> list[Variable | Elsewhere]:
+        inner = self._inner_optimizers
+        return [*super()._whole_state(), *(v for one in inner for v in one._whole_state())]
+
+    def _owned_state(self) -> list[tuple[Variable | Elsewhere, int | None]]:
+        own = [(variable, None) for variable in super()._whole_state()]
+        return [*own, *(pair for one in self._inner_optimizers for pair in one._owned_state())]
+
+    def _inner(self) -> list[Optimizer]:
+        return [optimizer for optimizer in self._inner_optimizers if optimizer.built]
+
+    def _own_slots(self) -> list[Variable]:
+        inner = self._inner_optimizers
+        return [*super()._own_slots(), *(v for one in inner for v in one._own_slots())]
+
+    def _current_shards(self) -> Shards | None:
+        found = [optimizer._current_shards() for optimizer in self._inner_optimizers]
+        return next((shards for shards in found if shards is not None), None)
+
+    def _is_own(self, variables: Sequence[Variable]) -> list[bool]:
+        return [self._optimizer_of[id(v)]._is_own([v])[0] for v in variables]
+
+    def _mean_gradients(self, grads: Sequence[Any], variables: Sequence[Variable]) -> list[Any]:
+        if self._current_shards() is None:
+            return replicas.mean_gradients(grads)
+        mean_of: dict[int, Any] = {}
+        gradient_of = {id(v): g for g, v in zip(grads, variables, strict=True)}
+        for optimizer, share in self._shares(variables):
+            means = optimizer._mean_gradients([gradient_of[id(v)] for v in share], share)
+            mean_of.update(zip(map(id, share), means, strict=True))
+        return [mean_of[id(v)] for v in variables]
 
     @property
     def learning_rate(self) -> Any:
@@ -210,13 +255,24 @@ class MultiOptimizer(Optimizer):
         if not self.built:
             self.build(variables)
         self._check_apply(grads, variables)
-        if self._averages_gradients:
-            grads = replicas.mean_gradients(grads)
+        self._averages_gradients = self._averages
+        if self._averages:
+            inner = [self._optimizer_of[id(v)]._averages_gradients for v in variables]
+            own = [None if is_left else g for g, is_left in zip(grads, inner, strict=True)]
+            means = replicas.mean_gradients(own)
+            grads = [g if mean is None else mean for g, mean in zip(grads, means, strict=True)]
         gradient_of = {id(v): g for g, v in zip(grads, variables, strict=True)}
-        for optimizer, own in self._shares(variables):
-            optimizer.apply([gradient_of[id(v)] for v in own], own)
+        for optimizer, share in self._shares(variables):
+            optimizer.apply([gradient_of[id(v)] for v in share], share)
         with tracing.scope(self.name, phase="update"):
             self._count_step()
+
+    def _local_sums(self) -> list[Variable]:
+        return [total for optimizer in self._inner_optimizers for total in optimizer._local_sums()]
+
+    def _sums_under_way(self) -> list[Variable]:
+        inner = self._inner_optimizers
+        return [total for optimizer in inner for total in optimizer._sums_under_way()]
 
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
         for optimizer, own in self._shares(list(var_list) if self.built else []):

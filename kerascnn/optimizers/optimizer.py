@@ -12,6 +12,8 @@ import numpy as np
 
 from kerascnn import _core, config, dtypes, naming, ops, serialization, tracing
 from kerascnn.distribution import replicas
+from kerascnn.distribution.sharded_state import Shards
+from kerascnn.metrics.recording import current_recording
 from kerascnn.ops import dispatch
 from kerascnn.optimizers import clipping
 from kerascnn.optimizers.conditional import assign_where
@@ -173,11 +175,48 @@ class Optimizer(OptimizerState, StatelessOptimizer):
     def _apply(self, grads: list[Any], variables: list[Variable]) -> None:
         if self.loss_scale_factor is not None:
             grads = [g / self.loss_scale_factor for g in grads]
-        self._backend_apply_gradients(grads, variables)
-        for variable in variables:
+        shards = self._current_shards()
+        may_change = self._backend_apply_gradients(grads, variables)
+        for variable in self._own(variables):
             if variable.constraint is not None:
                 variable.assign(variable.constraint(variable.value))
+        may_change = may_change or any(v.constraint is not None for v in variables)
+        if shards is not None and may_change:
+            # Averages are taken over by all weights, also by those without gradients.
+            overwrites = self.use_ema and self.ema_overwrite_frequency
+            self._give_to_all(shards, self._trainable_variables if overwrites else variables)
         self._count_step()
+
+    def _own(self, variables: Sequence[Variable]) -> list[Variable]:
+        """Returns those of the weights that this process updates."""
+        owned = self._is_own(variables)
+        return [variable for variable, is_own in zip(variables, owned, strict=True) if is_own]
+
+    def _is_own(self, variables: Sequence[Variable]) -> list[bool]:
+        if self._shards is None:
+            return [True] * len(variables)
+        return [self._shards.is_own(self._get_variable_index(v)) for v in variables]
+
+    def _give_to_all(self, shards: Shards, variables: Sequence[Variable]) -> None:
+        """Gives all processes the weights that each has updated."""
+        places = [self._get_variable_index(v) for v in variables]
+        values = shards.from_owners([v.value for v in variables], places)
+        for variable, value, is_own in zip(variables, values, self._is_own(variables), strict=True):
+            if not is_own:
+                variable.assign(value)
+
+    def _give_own_to_all(self) -> None:
+        """Gives all processes the own weights of each, where they share the state."""
+        shards = self._current_shards()
+        if shards is not None:
+            self._give_to_all(shards, self._trainable_variables)
+
+    def _mean_gradients(self, grads: Sequence[Any], variables: Sequence[Variable]) -> list[Any]:
+        """Returns the means over the processes, for this one's weights where they share state."""
+        shards = self._current_shards()
+        if shards is None:
+            return replicas.mean_gradients(grads)
+        return shards.mean_gradients(grads, [self._get_variable_index(v) for v in variables])
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> Variable:
         """Takes one step with `(gradient, variable)` pairs; returns the count of steps."""
@@ -207,8 +246,12 @@ class Optimizer(OptimizerState, StatelessOptimizer):
         """Subtracts from a variable."""
         variable.assign_sub(value)
 
-    def _backend_apply_gradients(self, grads: list[Any], variables: list[Variable]) -> None:
+    def _backend_apply_gradients(self, grads: list[Any], variables: list[Variable]) -> bool:
+        """Updates or gathers; tells whether weights may change."""
+        is_due = None
         every = self.gradient_accumulation_steps
+        if not self._averages_gradients:
+            grads, variables = self._own_pairs(grads, variables)
         if every:
             sums = [self._accumulated_gradients[self._get_variable_index(v)] for v in variables]
 
@@ -216,25 +259,51 @@ class Optimizer(OptimizerState, StatelessOptimizer):
                 means = [(g + s.value) / every for g, s in zip(grads, sums, strict=True)]
                 self._update(means, variables)
                 for total in self._accumulated_gradients:
-                    total.assign(ops.zeros(total.shape, total.dtype))
+                    total.assign(ops.zeros(total.shape, total.dtype))  # those elsewhere ignore it
 
             def gather() -> None:
                 for g, total in zip(grads, sums, strict=True):
                     total.assign_add(g)
 
-            due = ops.equal(ops.mod(ops.add(self._steps(), 1), every), 0)
-            assign_where(due, [*variables, *self._variables], update, gather)
+            is_due = self._is_due_on_host()
+            if is_due is None:
+                due = ops.equal(ops.mod(ops.add(self._steps(), 1), every), 0)
+                assign_where(due, [*variables, *self._own_slots()], update, gather)
+            elif is_due:
+                update()
+            else:
+                gather()
         else:
             self._update(grads, variables)
         if self.use_ema:
             self._update_averages()
+        overwrites = self.use_ema and bool(self.ema_overwrite_frequency)
+        return is_due is not False or overwrites
+
+    def _is_due_on_host(self) -> bool | None:
+        """Tells whether the recorded step updates weights, None where only the device knows."""
+        if not self._averages_gradients or not self._can_ask_host():
+            return None
+        recording = current_recording()
+        if recording is None or recording.due_updates is None:
+            return None
+        self._steps()  # the device counts
+        return recording.due_updates.is_due(self)
 
     def _update(self, grads: list[Any], variables: list[Variable]) -> None:
         if self._averages_gradients:
-            grads = replicas.mean_gradients(grads)
-        grads = self._clip_gradients(grads)
+            grads = self._mean_gradients(grads, variables)
+        grads, variables = self._own_pairs(grads, variables)
+        grads = self._clip_gradients(grads, self._global_norm(grads, variables))
         self._apply_weight_decay(variables)
         self._backend_update_step(grads, variables, self.learning_rate)
+
+    def _own_pairs(
+        self, grads: Sequence[Any], variables: Sequence[Variable]
+    ) -> tuple[list[Any], list[Variable]]:
+        owned = self._is_own(variables)
+        own = [g for g, is_own in zip(grads, owned, strict=True) if is_own]
+        return own, self._own(variables)
 
     def _backend_update_step(
         self, grads: list[Any], variables: list[Variable], learning_rate: Any
@@ -248,11 +317,18 @@ class Optimizer(OptimizerState, StatelessOptimizer):
         """Returns the number of the current update, from 1, as a floating type."""
         return ops.cast(self.iterations + 1, dtype)
 
-    def _clip_gradients(self, grads: list[Any]) -> list[Any]:
+    def _global_norm(self, grads: list[Any], variables: list[Variable]) -> Any:
+        """Returns the length of all gradients where clipping needs it and processes share them."""
+        if self._shards is None or not (self.global_clipnorm and self.global_clipnorm > 0):
+            return None
+        places = [self._get_variable_index(v) for v in variables]
+        return self._shards.global_norm(grads, places)
+
+    def _clip_gradients(self, grads: list[Any], global_norm: Any = None) -> list[Any]:
         if self.clipnorm and self.clipnorm > 0:
             return [clipping.clip_by_norm(g, self.clipnorm) for g in grads]
         if self.global_clipnorm and self.global_clipnorm > 0:
-            return clipping.clip_by_global_norm(grads, self.global_clipnorm)[0]
+            return clipping.clip_by_global_norm(grads, self.global_clipnorm, global_norm)[0]
         if self.clipvalue and self.clipvalue > 0:
             limit = self.clipvalue
             return [clipping.clip_by_value(g, -limit, limit) for g in grads]
@@ -273,7 +349,9 @@ class Optimizer(OptimizerState, StatelessOptimizer):
         )
         rate = self._learning_rate
         source = None if rate is None or isinstance(rate, Variable) else id(rate)
-        return (id(self), source, self._undecayed, *own)
+        shards = self._current_shards()
+        share = None if shards is None else (shards.rank, shards.size)
+        return (id(self), source, self._undecayed, share, *own)
 
     # Weight decay ------------------------------------------------------------------------------
 
@@ -311,14 +389,19 @@ class Optimizer(OptimizerState, StatelessOptimizer):
     # Moving averages of the weights --------------------------------------------------------------
 
     def _update_averages(self) -> None:
-        variables, averages = self._trainable_variables, self._model_variables_moving_average
+        variables = self._trainable_variables
         started = ops.not_equal(self.iterations, 0)
-        for variable, average in zip(variables, averages, strict=True):
+        for variable, average in self._averages_of(variables):
             momentum = ops.cast(started, variable.dtype) * self.ema_momentum
             average.assign(momentum * average.value + (1.0 - momentum) * variable.value)
         if self.ema_overwrite_frequency:
             due = ops.equal(ops.mod(self.iterations + 1, self.ema_overwrite_frequency), 0)
             assign_where(due, variables, lambda: self._take_averages(variables))
+
+    def _averages_of(self, variables: Sequence[Variable]) -> list[tuple[Variable, Variable]]:
+        """Returns pairs of a weight that this process updates and its moving average."""
+        pairs = zip(variables, self._model_variables_moving_average, strict=True)
+        return [(variable, average) for variable, average in pairs if isinstance(average, Variable)]
 
     def _take_averages(self, variables: Sequence[Variable]) -> None:
         averages = self._model_variables_moving_average
@@ -327,13 +410,14 @@ class Optimizer(OptimizerState, StatelessOptimizer):
                 f"'{self.name}' has moving averages of {len(averages)} variables, but there are "
                 f"{len(variables)}. Make a new optimizer after changing what is trainable."
             )
-        for variable, average in zip(variables, averages, strict=True):
+        for variable, average in self._averages_of(variables):
             variable.assign(average.value)
 
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
         """Sets the weights to their moving averages where `use_ema` is set; `fit` ends with it."""
         if self.use_ema and self.built:
             self._take_averages(list(var_list))
+            self._give_own_to_all()
 
     # Checks ------------------------------------------------------------------------------------
 

@@ -55,7 +55,10 @@ def save(model: Any, path: Path, include_optimizer: bool) -> None:
             file.attrs["training_config"] = json.dumps(training)
         _write_layers(file.create_group("model_weights"), model)
         if training is not None and model.optimizer.variables:
-            _write_arrays(file.create_group("optimizer_weights"), model.optimizer.variables)
+            group = file.create_group("optimizer_weights")
+            _write_arrays(
+                group, model.optimizer._whole_state(), model.optimizer._values_for_files()
+            )
 
 
 def _training_config(model: Any) -> dict[str, Any] | None:
@@ -80,10 +83,13 @@ def _write_layers(group: Any, model: Any) -> None:
     _write_arrays(group.require_group(_TOP), _top_weights(model))
 
 
-def _write_arrays(group: Any, variables: Sequence[Variable]) -> None:
+def _write_arrays(
+    group: Any, variables: Sequence[Any], values: Sequence[np.ndarray] | None = None
+) -> None:
+    """Writes arrays under the names of variables, whose values they are if none are given."""
     names: list[str] = []
     taken: set[str] = set()
-    for variable in variables:
+    for place, variable in enumerate(variables):
         name = variable.path
         # two weights may share a name, or one may be the prefix of another
         while not name or name in taken:
@@ -91,7 +97,7 @@ def _write_arrays(group: Any, variables: Sequence[Variable]) -> None:
         parts = name.split("/")
         taken |= {"/".join(parts[: n + 1]) for n in range(len(parts))}
         names.append(name)
-        array = variable.numpy()
+        array = variable.numpy() if values is None else values[place]
         dataset = group.create_dataset(name, data=array)
         if array.dtype == ml_dtypes.bfloat16:
             dataset.attrs["dtype"] = "bfloat16"
@@ -166,7 +172,7 @@ def _compile(
     if stored is None or model.optimizer is None:
         return
     where = _places(groups, "optimizer_weights")
-    own = model.optimizer.variables
+    own = model.optimizer._whole_state()
     shapes = [None if group is None else group.shape(key) for group, key in where]
     if shapes != [v.shape for v in own]:
         warnings.warn(

@@ -271,7 +271,7 @@ def _plan_layer(plan: Plan, layer: Any, group: Group) -> None:
 
 
 def _plan_optimizer(plan: Plan, optimizer: Any, group: Group) -> None:
-    own = optimizer.variables
+    own = optimizer._whole_state()  # of which other processes may have a part
     if 0 < len(group) <= 2 and all(group.shape(key) == () for key in group):
         # the file was saved before the first step: it has the step count and the learning rate
         own = own[: len(group)]
@@ -287,4 +287,5 @@ def _plan_optimizer(plan: Plan, optimizer: Any, group: Group) -> None:
     ]
     plan.problems += problems
     if not problems:
-        plan.assignments += [(v, group, str(i)) for i, v in enumerate(own)]
+        here = [(i, v) for i, v in enumerate(own) if isinstance(v, Variable)]
+        plan.assignments += [(v, group, str(i)) for i, v in here]

@@ -12,6 +12,7 @@ from kerascnn.distribution import replicas
 from kerascnn.distribution.replicas import Share
 from kerascnn.metrics.recording import StepRecording, record_step
 from kerascnn.ops import dispatch
+from kerascnn.optimizers.due_updates import Case, DueUpdates, StepCounts
 from kerascnn.tracing import Trace
 from kerascnn.training.device_arrays import Array
 from kerascnn.training.device_state import StagedTensor, StepState
@@ -173,6 +174,37 @@ class CompiledStep(Step):
         return list(self.program.outputs())
 
 
+class AccumulatingStep(CompiledStep):
+    """A step of several processes whose updates are not due each time: a program for each case.
+
+    Args:
+        calls: the optimizers that gather, in the order of their updates in the step.
+        steps: the program of each case, as `DueUpdates` finds them.
+    """
+
+    def __init__(self, calls: list[Any], steps: dict[Case, CompiledStep]):
+        largest = next(iter(steps.values()))
+        super().__init__(largest.program, largest.recording, largest._outputs)
+        self._counts = StepCounts(calls)
+        self._steps = steps
+        self._last: CompiledStep = largest
+
+    def run(self, inputs: list[Any], steps: int, later: bool = False) -> None:
+        while steps:
+            case, count = self._counts.next_case(steps)
+            self._last = self._steps[case]
+            self._last.run(inputs, count, later)
+            self._counts.took(count)
+            steps -= count
+
+    def release_inputs(self) -> None:
+        for step in self._steps.values():
+            step.release_inputs()
+
+    def _tensors(self) -> list[Any]:
+        return self._last._tensors()
+
+
 def compile_step(
     model: StepMachinery,
     kind: str,
@@ -182,12 +214,42 @@ def compile_step(
 ) -> CompiledStep:
     """Traces `model`'s step of this kind for batches from `source` and compiles it.
 
-    Without `allocates` its first run allocates the memory of intermediate results.
+    Without `allocates` its first run allocates the memory of intermediate results, and of the cases
+    of an `AccumulatingStep` there is the largest only.
     """
+    updates = DueUpdates()
+    step = _compile_case(model, kind, source, state, allocates, updates)
+    if not updates.calls or not allocates:
+        return step
+    steps = {updates.case: step}
+    for other in updates.other_cases():
+        step = _compile_case(model, kind, source, state, allocates, other)
+        if other.calls != updates.calls:
+            raise RuntimeError(
+                f"{type(model).__name__}.{kind}_step was recorded twice, and updated weights "
+                f"{len(updates.calls)} times and then {len(other.calls)} times. With "
+                "gradient_accumulation_steps a step of several processes is recorded for each "
+                "case, and has to apply the same optimizers each time."
+            )
+        steps[other.case] = step
+    return AccumulatingStep(updates.calls, steps)
+
+
+def _compile_case(
+    model: StepMachinery,
+    kind: str,
+    source: BatchSource,
+    state: StepState,
+    allocates: bool,
+    updates: DueUpdates,
+) -> CompiledStep:
+    """Traces and compiles a step in which these updates are due."""
     recording = StepRecording(results_on_device=model._returns_own_logs(kind))
     replica = replicas.local_replica()
     # What a step makes is on the first device, whichever of several it is recorded for.
     device = state.device if replica is None else replica.group.devices[0]
+    if replica is None and replicas.active() is not None:
+        recording.due_updates = updates
     with (
         on_device(device),
         Trace(device) as trace,
@@ -214,7 +276,7 @@ def compile_step(
             with tracing.scope("outputs"):
                 buffers.put(trace, leaves)
     model._clear_losses()  # these are values of a trace that has ended
-    recording.trace = None
+    recording.trace = recording.due_updates = None
     stand_ins: list[tuple[Any, Any]] = []
     if replica is not None:
         own = [state.step.core, *([] if buffers is None else buffers.variables)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerascnn.callbacks.callback_list import CallbackList
-from kerascnn.distribution import replicas
+from kerascnn.distribution import replicas, sharded_state
 from kerascnn.training import random_places
 from kerascnn.training.batch_feed import BatchFeed
 from kerascnn.training.feed import Feed
@@ -74,6 +74,10 @@ class Training:
         of_each = replicas.values_of_each(self._metrics() if self.batch else {})
         with replicas.whole_metrics(metrics):
             seen = _values(self._metrics()) if self.batch else {}
+        under_way = self._sums_under_way()
+        gathered = replicas.values_of_each(under_way)
+        with sharded_state.saving_together(self._model):
+            variables = self._values_of_variables()
         return {
             "epoch": self.epoch,
             "batch": self.batch,
@@ -81,7 +85,8 @@ class Training:
             "step_logs": self.step_logs() if self.batch else {},
             "has_stopped": bool(self._model.stop_training),
             "finite_steps": 0.0 if self._steps is None else float(self._steps.finite_steps.read()),
-            "variables": _values(self._variables()),
+            "variables": variables,
+            "gathered_of_each": gathered,
             "metrics": seen,
             # As many processes go on with the sums that each had, whose bits depend on their order.
             "metrics_of_each": of_each,
@@ -157,7 +162,12 @@ class Training:
         return self._model._state
 
     def _set(self, state: dict[str, Any]) -> None:
-        _assign(self._variables(), state["variables"])
+        variables = self._variables()
+        _assign(variables, state["variables"])
+        # Other numbers of processes share the mean of the gradients since the last update.
+        gathered = state.get("gathered_of_each", [])
+        names = gathered[0] if gathered else ()
+        replicas.assign_of_each({name: variables[name] for name in names}, gathered)
         if self._callbacks is not None:
             self._callbacks.load_state_dict(state["callbacks"])
         self._model.stop_training = bool(state["has_stopped"])
@@ -170,8 +180,21 @@ class Training:
         # Going there drew numbers.
         random_places.restore(state["random"])
 
-    def _variables(self) -> dict[str, Variable]:
-        """Returns the variables of the model and the optimizer by their names in states."""
+    def _values_of_variables(self) -> dict[str, np.ndarray]:
+        """Returns the values of all variables; in other processes than the first, of its own."""
+        variables = self._variables()
+        optimizer: Any = self._model.optimizer
+        if optimizer is None or not replicas.is_first():
+            return _values(variables)
+        of_model = {name: v for name, v in variables.items() if name.startswith("model/")}
+        values = optimizer._values_for_files()
+        return {**_values(of_model), **{f"optimizer/{i}": v for i, v in enumerate(values)}}
+
+    def _variables(self) -> dict[str, Any]:
+        """Returns the variables of the model and the optimizer by their names in states.
+
+        There may be what stands for those that other processes have.
+        """
         from kerascnn.models.weights_file import named_variables
 
         model: Any = self._model
@@ -180,8 +203,14 @@ class Training:
         if optimizer is not None:
             if not optimizer.built:
                 optimizer.build(model.trainable_variables)
-            found.update({f"optimizer/{i}": v for i, v in enumerate(optimizer.variables)})
+            found.update({f"optimizer/{i}": v for i, v in enumerate(optimizer._whole_state())})
         return found
+
+    def _sums_under_way(self) -> dict[str, Variable]:
+        """Returns the optimizer's variables that each process has of its own now."""
+        optimizer: Any = self._model.optimizer
+        own = {id(v) for v in (() if optimizer is None else optimizer._sums_under_way())}
+        return {name: v for name, v in self._variables().items() if id(v) in own}
 
     def _metrics(self) -> dict[str, Variable]:
         return {
@@ -191,8 +220,8 @@ class Training:
         }
 
 
-def _values(variables: dict[str, Variable]) -> dict[str, np.ndarray]:
-    return {name: variable.numpy() for name, variable in variables.items()}
+def _values(variables: dict[str, Any]) -> dict[str, np.ndarray]:
+    return {name: v.numpy() for name, v in variables.items() if isinstance(v, Variable)}
 
 
 def _assign(variables: dict[str, Variable], values: dict[str, np.ndarray]) -> None:

@@ -19,6 +19,7 @@ import pytest
 
 import kerascnn as keras
 from kerascnn import _core
+from kerascnn.distribution import replicas
 
 # No test depends on how fast a machine is. What takes longer than this hangs.
 PATIENCE = 300
@@ -100,6 +101,14 @@ def start_on_gpus(size: int, *arguments: object, script: Path = WORK, **variable
     return Outcome(max(codes, key=abs), "".join(said))
 
 
+@pytest.fixture
+def alone_afterwards() -> Iterator[None]:
+    """Takes away what a test lets play other processes."""
+    yield
+    _core.clear_collectives()
+    replicas.activate(None)
+
+
 @pytest.fixture(scope="session")
 def two_gpus() -> None:
     """Skips a test where there are no two GPUs, or no NCCL."""
@@ -134,7 +143,7 @@ def trained_on_cpus(job: str, size: int, folder: Path | None = None) -> dict[str
         keras.backend.clear_session()  # names of metrics begin anew
         keras.config.set_floatx("float64")
         keras.utils.set_random_seed(7)
-        function = getattr(work, job)
+        function = work.find_job(job)
         return function(folder) if function.__code__.co_argcount else function()
 
 

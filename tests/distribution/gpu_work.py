@@ -141,6 +141,32 @@ def net_c_in_buckets():
         return net_c_at_once()
 
 
+def net_c_gathering():
+    """Updates of every fourth step: 50 steps an epoch, so that one ends between two of them."""
+    model = build(keras, Case.parse("C"), scaled=True)
+    optimizer = keras.optimizers.SGD(0.05, gradient_accumulation_steps=4)
+    model.compile(optimizer, "sparse_categorical_crossentropy")
+    x, y = images(28, 1, 64)
+    history = model.fit(x, y, 64, epochs=3, verbose=0)
+    return {**weights_of(model), "losses": np.array(history.history["loss"])}
+
+
+def net_c_sharing():
+    """Each process has the state of its own weights, many steps for each launch."""
+    with keras.distribution.DataParallel(shard_optimizer_state=True).scope():
+        return net_c_momentum()
+
+
+def net_c_momentum():
+    """The same with all state in each process."""
+    model = build(keras, Case.parse("C"), scaled=True)
+    optimizer = keras.optimizers.SGD(0.02, momentum=0.9, global_clipnorm=1.0)
+    model.compile(optimizer, "sparse_categorical_crossentropy")
+    x, y = images(28, 1, 64)
+    history = model.fit(x, y, 64, epochs=2, verbose=0)
+    return {**weights_of(model), "losses": np.array(history.history["loss"])}
+
+
 def main(folder, *jobs):
     keras.distribution.initialize()
     named = os.environ.get("KERASCNN_TEST_DEVICES")

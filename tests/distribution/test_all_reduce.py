@@ -257,7 +257,7 @@ def test_gradients_go_in_buckets(monkeypatch):
 def test_messages_leave_little_for_the_end(monkeypatch, kinds, sizes, expected):
     monkeypatch.setattr(processes, "device_kind", lambda: kinds)
     gradients = [keras.KerasTensor((size,), "float32") for size in sizes]
-    assert list(replicas._buckets(gradients)) == expected
+    assert list(replicas.buckets(gradients)) == expected
 
 
 def test_rows_cover_a_batch():

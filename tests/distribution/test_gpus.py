@@ -11,12 +11,28 @@ import pytest
 
 from .conftest import check_nobody_left, start_on_gpus
 from .test_faults import SCRIPT
-from .test_training import OTHERS, SAME, TOLERANCE, check_equal, results
+from .test_training import (
+    OTHERS,
+    RESUMED,
+    SAME,
+    TOLERANCE,
+    check_equal,
+    check_owned,
+    check_state_bytes,
+    results,
+)
 
 WORK = Path(__file__).with_name("gpu_work.py")
-JOBS = ("sums", "net_c", "net_c_at_once", "net_c_in_buckets", "small_resnet", "mixed")
+AT_ONCE = (
+    "net_c_at_once",
+    "net_c_in_buckets",
+    "net_c_gathering",
+    "net_c_momentum",
+    "net_c_sharing",
+)
+JOBS = ("sums", "net_c", *AT_ONCE, "small_resnet", "mixed")
 # In float32 without TF32 after 50 steps, of plain SGD, and of a network with batch normalization.
-NEAR = {"net_c": 1e-4, "net_c_at_once": 1e-3, "net_c_in_buckets": 1e-3, "small_resnet": 1e-2}
+NEAR = {"net_c": 1e-4, **dict.fromkeys(AT_ONCE, 1e-3), "small_resnet": 1e-2}
 # What other processes' work.py does needs no more of a GPU than the ops of dense layers.
 FLOAT64 = tuple(job for job in SAME if job != "digits")
 
@@ -67,6 +83,12 @@ def test_sums_in_many_messages_are_the_same(runs):
     check_equal(parts, whole, {"rtol": 1e-6, "atol": 1e-7})
 
 
+def test_state_in_parts_changes_nothing(runs):
+    """With two GPUs there is one addition for each element, whoever gets its result."""
+    whole, parts = (results(runs(2), job) for job in ("net_c_momentum", "net_c_sharing"))
+    check_equal(parts, whole, {"rtol": 1e-6, "atol": 1e-7})
+
+
 @pytest.mark.parametrize("job", JOBS)
 def test_both_gpus_end_with_the_same_bits(runs, job):
     first, other = results(runs(2), job), results(runs(2), job, 1)
@@ -111,7 +133,15 @@ class TestAsOnCpus:
         expected = results(folders[1], "own_sources_of_2")
         check_equal(results(folders[2], "own_sources"), expected, TOLERANCE)
 
-    @pytest.mark.parametrize("job", ["resumed", "resumed_data_set"])
+    @pytest.mark.parametrize("op", ["reduce_to_owners", "broadcast_from_owners"])
+    def test_tensors_with_owners(self, folders, op):
+        # all_reduce multiplies before it adds up, and this op afterwards.
+        check_owned([results(folders[2], "owned", rank) for rank in range(2)], op, rounds=True)
+
+    def test_each_process_has_its_part_of_the_state(self, folders):
+        check_state_bytes([results(folders[2], "state_bytes", rank) for rank in range(2)])
+
+    @pytest.mark.parametrize("job", RESUMED)
     def test_a_resumed_training_ends_with_the_same_bits(self, folders, job):
         found = results(folders[2], job)
         for name in [name for name in found if name.startswith("weight")]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from .conftest import start, start_by_hand, trained_on_cpus
+from .layouts import owners_of
 
 # In float64: a few hundred additions in another order, and steps of optimizers that divide by small
 # numbers in between.
@@ -31,11 +32,23 @@ SAME = (
     "wide",
     "at_once",
     "optimizers",
+    "gathering",
+    "gathering_by_hand",
+    "sharded",
+    "sharded_loops",
+    "shared_files",
     "digits",
 )
-# Those that one process with several devices can do: Python runs no step there.
-LOCAL = tuple(job for job in SAME if job not in ("own_loop", "at_once", "digits"))
-OTHERS = ("normalized_apart", "noise", "reading", "callbacks", "resumed", "resumed_data_set")
+# Those that one process with several devices can do: Python runs no step there, and they have one
+# optimizer state.
+LOCAL = tuple(
+    job
+    for job in SAME
+    if job not in ("own_loop", "at_once", "digits") and not job.startswith("shar")
+)
+RESUMED = ("resumed", "resumed_data_set", "resumed_sharing")
+ALONE = ("normalized_apart", "noise", "reading", "callbacks", "messages", "owned", "state_bytes")
+OTHERS = (*ALONE, *RESUMED)
 
 
 def results(folder, job, rank=0):
@@ -141,7 +154,7 @@ def test_dropout_differs_by_process(runs):
     assert len(set(weights)) == 1
 
 
-@pytest.mark.parametrize("job", ["resumed", "resumed_data_set"])
+@pytest.mark.parametrize("job", RESUMED)
 def test_a_resumed_training_ends_with_the_same_bits(runs, job):
     for size in (1, 3):
         found = results(runs(size), job)
@@ -149,6 +162,9 @@ def test_a_resumed_training_ends_with_the_same_bits(runs, job):
         for name in [name for name in found if name.startswith("weight")]:
             assert found[name].tobytes() == found[f"whole_{name}"].tobytes(), name
         np.testing.assert_array_equal(found["log_loss"], found["whole_log_loss"])
+
+
+KINDS = ("", "_gathering", "_sharing")  # of optimizers
 
 
 @pytest.mark.parametrize(("before", "after"), [(3, 2), (1, 3), (2, 1)])
@@ -160,11 +176,23 @@ def test_another_number_of_processes_goes_on(mpi, tmp_path, before, after):
         "parts": [(before, "begun"), (after, "ended")],
     }.items():
         for size, job in jobs:
-            outcome = start(size, tmp_path, job)
+            outcome = start(size, tmp_path, *(f"{job}{kind}" for kind in KINDS))
             assert outcome.code == 0, outcome.output
-            assert (tmp_path / "moving").exists() == (job == "begun")
-        found[name] = results(tmp_path, "ended")
-    check_equal(found["parts"], found["whole"])
+            for folder in ("moving", "gathering", "sharing"):
+                assert (tmp_path / folder).exists() == (job == "begun")
+        found[name] = [results(tmp_path, f"ended{kind}") for kind in KINDS]
+    for parts, whole in zip(found["parts"], found["whole"], strict=True):
+        check_equal(parts, whole)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_gathered_gradients_are_summed_once(runs, size):
+    """Of 4, then 8 and again 8 steps those have a message that update the weights."""
+    found = results(runs(size), "messages")
+    for every in (2, 4, 8):
+        updates = np.diff(np.array([0, 4, 12, 20]) // every)
+        np.testing.assert_array_equal(found[f"every_{every}"], updates)
+    np.testing.assert_array_equal(found["every_None"], [4, 8, 8])
 
 
 def test_hooks_and_files(runs):
@@ -182,3 +210,43 @@ def test_hooks_and_files(runs):
         rows = list(csv.DictReader(file))
     found = results(runs(3), "callbacks")["log_loss"]
     assert [float(row["loss"]) for row in rows] == found.tolist()
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_shared_state_changes_no_bit(runs, size):
+    found = results(runs(size), "sharded")
+    assert [found[f"{name}_same"] for name in ("adam", "scaled")] == [True] * 2
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_each_process_has_its_part_of_the_state(runs, size):
+    check_state_bytes([results(runs(size), "state_bytes", rank) for rank in range(size)])
+
+
+def check_state_bytes(every):
+    """Six layers of 64 x 64 weights and 64 biases: as many kernels for each process."""
+    own, whole = [int(one["own"]) for one in every], int(every[0]["all"])
+    assert sum(own) == whole
+    assert max(own) <= whole / len(every) + 2 * 2 * 64 * 8
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("op", ["reduce_to_owners", "broadcast_from_owners"])
+def test_tensors_with_owners(runs, op, size):
+    check_owned([results(runs(size), "owned", rank) for rank in range(size)], op)
+
+
+def check_owned(every, op, rounds=False):
+    """Sums are those of all_reduce; processes that read no result take part, too."""
+    size = len(every)
+    for dtype in ("float32", "float64", "bfloat16"):
+        error = {"rtol": 2e-2 if dtype == "bfloat16" else 1e-6} if rounds else {"rtol": 0}
+        for case, owners in owners_of(6, size).items():
+            for rank, found in enumerate(every):
+                for i, owner in enumerate(owners):
+                    expected = every[owner if op[0] == "b" else rank][f"{dtype} given {i}"]
+                    if op[0] == "r" and rank == owner:
+                        expected = found[f"{dtype} sum {i}"]
+                    for way in ("", "_program") if rank == size - 1 else ("",):
+                        name = f"{dtype} {op}_{case}{way} {i}"
+                        np.testing.assert_allclose(found[name], expected, err_msg=name, **error)

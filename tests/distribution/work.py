@@ -9,6 +9,7 @@ KERASCNN_TEST_DEVICES=gpu:0,gpu:1 names several devices of one process.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 import os
 import sys
@@ -319,26 +320,6 @@ def at_once():
     return outcome(model, model.fit(x, y, 8, epochs=2, verbose=0))
 
 
-def optimizers():
-    """Optimizers that look at gradients, or hold others."""
-    x, y = labelled()
-    chosen = keras.optimizers.OptimizerMap(keras.optimizers.SGD(0.1))
-    chosen["kernel"] = keras.optimizers.Adam(0.01)
-    given = {
-        "scaled": keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1)),
-        "several": keras.optimizers.MultiOptimizer(chosen),
-        "gathering": keras.optimizers.SGD(0.1, gradient_accumulation_steps=2),
-        "clipping": keras.optimizers.SGD(0.5, global_clipnorm=0.1),
-    }
-    found = {}
-    for name, optimizer in given.items():
-        keras.utils.set_random_seed(3)
-        model = classifier(optimizer=optimizer)
-        history = model.fit(x, y, 16, epochs=2, verbose=0)
-        found.update({f"{name}_{key}": value for key, value in outcome(model, history).items()})
-    return found
-
-
 def digits():
     """Three epochs of real digits in float32, a convolutional network."""
     keras.config.set_floatx("float32")
@@ -479,13 +460,13 @@ class Stop(keras.callbacks.Callback):
             raise Stopped
 
 
-def interrupted(folder, *data):
+def interrupted(folder, *data, make=classifier):
     """A training that is interrupted in the middle of an epoch and goes on."""
     own = folder / f"state-{keras.distribution.num_processes()}"
 
     def train(*more):
         keras.utils.set_random_seed(5)
-        model = classifier()
+        model = make()
         backup = keras.callbacks.BackupAndRestore(own, save_freq=3)
         arguments = [part() for part in data]
         history = model.fit(*arguments, 16, epochs=3, callbacks=[backup, *more], verbose=0)
@@ -510,24 +491,28 @@ def resumed_data_set(folder):
     return interrupted(folder, shuffled, lambda: None)
 
 
-def begun(folder):
+def begun(folder, make=classifier, name="moving"):
     """The first part of a training that another number of processes ends."""
     x, y = labelled()
-    model = classifier()
-    backup = keras.callbacks.BackupAndRestore(
-        folder / "moving", save_freq=3, delete_checkpoint=False
-    )
+    model = make()
+    backup = keras.callbacks.BackupAndRestore(folder / name, save_freq=3, delete_checkpoint=False)
     with contextlib.suppress(Stopped):
         model.fit(x, y, 16, epochs=3, callbacks=[backup, Stop(7)], verbose=0)
     return {}
 
 
-def ended(folder):
+def ended(folder, make=classifier, name="moving"):
     """The rest of it."""
     x, y = labelled()
-    model = classifier()
-    backup = keras.callbacks.BackupAndRestore(folder / "moving", save_freq=3)
+    model = make()
+    backup = keras.callbacks.BackupAndRestore(folder / name, save_freq=3)
     return outcome(model, model.fit(x, y, 16, epochs=3, callbacks=backup, verbose=0))
+
+
+def find_job(name):
+    """Returns a function of this file, or of optimizer_work.py."""
+    others = f"{__package__}.optimizer_work" if __package__ else "optimizer_work"
+    return globals().get(name) or getattr(importlib.import_module(others), name)
 
 
 def main(folder, *jobs):
@@ -539,7 +524,7 @@ def main(folder, *jobs):
     for name in jobs:
         keras.config.set_floatx("float64")
         keras.utils.set_random_seed(7)
-        job = globals()[name]
+        job = find_job(name)
         found = job(folder) if job.__code__.co_argcount else job()
         np.savez(folder / f"{name}.{keras.distribution.process_id()}.npz", **found)
     print("finished", keras.distribution.process_id(), flush=True)

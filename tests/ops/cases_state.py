@@ -213,7 +213,25 @@ def _all_reduce():
     ]
 
 
-CASES = [*_random(), *_optimizers(), *_cast_all(), *_all_reduce()]
+def _owned_tensors():
+    """Of one process; tests/distribution has several."""
+
+    def make(shapes, **more):
+        attributes = {"processes": 1, "owners": [0] * len(shapes), **more}
+        return lambda rng: ([normal(rng, *shape) for shape in shapes], attributes)
+
+    rows = []
+    for op, more in (("reduce_to_owners", {"factor": 3.0}), ("broadcast_from_owners", {})):
+        rows += [
+            row(op, "one", make([(3, 4)], **more), gradient=False),
+            row(op, "several", make(_SHAPES, **more), gradient=False),
+            row(op, "of_nothing", make([(0, 3), (2,)], **more), gradient=False),
+            row(op, "large", make([(65_537, 3), (2,)], **more), large=True, gradient=False),
+        ]
+    return rows
+
+
+CASES = [*_random(), *_optimizers(), *_cast_all(), *_all_reduce(), *_owned_tensors()]
 
 
 def _bad():
@@ -227,6 +245,8 @@ def _bad():
     adam = {"count": 1, "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7}
     step = np.int64(0)
     alone = {"processes": 1, "scale": 1.0, "factor": 1.0}
+    given = {"processes": 1, "owners": [0]}
+    owned = {**given, "factor": 1.0}
     v = ValueError
     return [
         Bad("random_uniform", [whole], uniform, v, "the random state must be int64 (2,)"),
@@ -307,6 +327,14 @@ def _bad():
         Bad("all_reduce", [x, zeros(3, dtype="float64")], alone, TypeError, "must have one dtype"),
         Bad("all_reduce", [x], {**alone, "processes": 0}, v, "processes must be positive"),
         Bad("all_reduce", [x], {**alone, "scale": math.inf}, v, "scale must be finite"),
+        Bad("reduce_to_owners", [], {**owned, "owners": []}, v, "expected at least 1 input"),
+        Bad("reduce_to_owners", [x, x], owned, v, "expected 1 inputs, one for each"),
+        Bad("reduce_to_owners", [x], {**owned, "owners": [1]}, v, "from 0 to 0, .* received 1"),
+        Bad("reduce_to_owners", [x], {**owned, "processes": 0}, v, "processes must be positive"),
+        Bad("reduce_to_owners", [x], {**owned, "factor": math.nan}, v, "factor must be finite"),
+        Bad("reduce_to_owners", [whole], owned, TypeError, "the inputs must be floating"),
+        Bad("broadcast_from_owners", [x], {**given, "owners": [-1]}, v, "from 0 to 0, .* received"),
+        Bad("broadcast_from_owners", [whole], given, TypeError, "the inputs must be floating"),
         Bad(
             "cast_all", [x], {"dtype": "float32"}, v, "cast_all: dtype must be float16 or bfloat16"
         ),

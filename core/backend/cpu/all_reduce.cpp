@@ -6,7 +6,6 @@
 // process adds up one part, which it is sent by all, and sends the sums to all: it then sends and
 // receives less than twice the message, however many processes there are.
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,7 +14,7 @@
 #include "core/backend/collectives.h"
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/kernels.h"
-#include "core/backend/cpu/parallel.h"
+#include "core/backend/cpu/process_sums.h"
 #include "core/base/ceil_div.h"
 
 namespace kerascnn::cpu {
@@ -48,37 +47,6 @@ Call describe(const PlanRequest& request, int64_t item_bytes) {
 }
 
 template <typename T>
-void multiply(const T* x, T* y, int64_t count, double by) {
-  if (by == 0) {
-    std::fill_n(y, count, T(0.0f));
-  } else if (by == 1) {
-    if (x != y && count > 0) std::memmove(y, x, count * sizeof(T));
-  } else {
-    const auto factor = static_cast<compute_t<T>>(by);
-    parallel_for(count, kElementGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        y[i] = static_cast<T>(static_cast<compute_t<T>>(x[i]) * factor);
-      }
-    });
-  }
-}
-
-// sums[i] = (((block 0)[i] + (block 1)[i]) + (block 2)[i] + ...) * factor
-template <typename T>
-void add_blocks(const T* blocks, T* sums, const Call& call) {
-  const auto factor = static_cast<compute_t<T>>(call.factor);
-  parallel_for(call.part, kElementGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      auto sum = static_cast<compute_t<T>>(blocks[i]);
-      for (int64_t k = 1; k < call.processes; ++k) {
-        sum += static_cast<compute_t<T>>(blocks[k * call.part + i]);
-      }
-      sums[i] = static_cast<T>(sum * factor);
-    }
-  });
-}
-
-template <typename T>
 class AllReduce final : public Kernel {
  public:
   AllReduce(Call call, std::string engine) : call_(std::move(call)), engine_(std::move(engine)) {}
@@ -92,11 +60,11 @@ class AllReduce final : public Kernel {
     const int64_t block_bytes = call_.part * static_cast<int64_t>(sizeof(T));
     if (call_.is_short) {
       collectives->gather(message, blocks, block_bytes);
-      add_blocks(blocks, message, call_);
+      add_blocks(blocks, message, call_.part, call_.processes, call_.factor);
       unpack(message, args);
     } else {
       collectives->exchange(message, blocks, block_bytes);
-      add_blocks(blocks, message, call_);
+      add_blocks(blocks, message, call_.part, call_.processes, call_.factor);
       collectives->gather(message, blocks, block_bytes);
       unpack(blocks, args);
     }

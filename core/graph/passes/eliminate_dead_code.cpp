@@ -1,3 +1,4 @@
+#include "core/graph/passes/needed_calls.h"
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/rewriter.h"
 
@@ -11,6 +12,7 @@ RootedGraph eliminate_dead_code(const RootedGraph& source) {
   std::vector<bool> runs(graph.nodes().size(), false);
   for (size_t i = graph.nodes().size(); i-- > 0;) {
     const Node& node = graph.nodes()[i];
+    runs[i] = is_needed_by_others(node);
     for (ValueId id : node.outputs) runs[i] = runs[i] || is_live[id];
     if (!runs[i]) continue;
     for (ValueId id : node.inputs) is_live[id] = true;

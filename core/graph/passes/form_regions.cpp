@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 
+#include "core/graph/passes/needed_calls.h"
 #include "core/graph/passes/passes.h"
 #include "core/graph/passes/region_groups.h"
 #include "core/ops/definitions.h"
@@ -214,7 +215,7 @@ class Units {
       std::vector<ValueId> reads;
       for (size_t k = unit.nodes.size(); k-- > 0;) {
         const Node& node = graph_.nodes()[unit.nodes[k]];
-        bool is_needed = false;
+        bool is_needed = is_needed_by_others(node);
         for (size_t n = node.outputs.size(); n-- > 0;) {
           const ValueId id = node.outputs[n];
           const bool leaves = needed[id] && members.contains(unit.nodes[k]);

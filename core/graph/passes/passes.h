@@ -30,7 +30,8 @@ struct PassOptions {
 // All passes, in the order that Program::compile uses.
 RootedGraph run_passes(const RootedGraph& source, const PassOptions& options = {});
 
-// Drops nodes that neither an output nor an assignment depends on.
+// Drops nodes that neither an output nor an assignment depends on, and that no other process waits
+// for though this one reads no result.
 RootedGraph eliminate_dead_code(const RootedGraph& source);
 
 // Evaluates small nodes whose inputs are constants, on the CPU, and drops operations that change

@@ -48,6 +48,10 @@ struct NcclFunctions {
   NcclResult (*group_end)();
   NcclResult (*all_reduce)(const void* from, void* to, size_t count, int dtype, int operation,
                            NcclHandle, cudaStream_t);
+  NcclResult (*reduce)(const void* from, void* to, size_t count, int dtype, int operation, int root,
+                       NcclHandle, cudaStream_t);
+  NcclResult (*broadcast)(const void* from, void* to, size_t count, int dtype, int root, NcclHandle,
+                          cudaStream_t);
 };
 
 std::string nccl_version_text(int version) {
@@ -77,6 +81,8 @@ NcclLibrary::NcclLibrary(const std::string& name) : file(name) {
   library.find("ncclGroupStart", call.group_start);
   library.find("ncclGroupEnd", call.group_end);
   library.find("ncclAllReduce", call.all_reduce);
+  library.find("ncclReduce", call.reduce);
+  library.find("ncclBroadcast", call.broadcast);
   const NcclResult result = call.get_version(&version);
   if (result != kNcclSuccess) {
     throw LibraryError(message(what_fails, ": ncclGetVersion of ", name, " failed with ", result));
@@ -399,6 +405,25 @@ class NcclCollectives final : public GpuCollectives {
   }
 };
 
+// Calls a function of NCCL for each piece of memory, all in one group.
+template <typename Memory, typename Call>
+void call_in_group(NcclMembership& member, std::string_view op, const char* function,
+                   const std::vector<Memory>& memory, const Call& call) {
+  check_given_up();
+  const std::lock_guard lock(member.calling);
+  member.expect(member.library.call.group_start(), op, "ncclGroupStart");
+  NcclResult result = kNcclSuccess;
+  for (const Memory& one : memory) {
+    if (one.count == 0) continue;
+    result = call(one, static_cast<size_t>(one.count));
+    if (result != kNcclSuccess) break;
+  }
+  // Also after a failure: a group must not stay open.
+  const NcclResult ended = member.library.call.group_end();
+  member.expect(result, op, function);
+  member.expect(ended, op, "ncclGroupEnd");
+}
+
 }  // namespace
 
 void check_joined(std::string_view op, int64_t processes) { (void)joined(op, processes); }
@@ -407,21 +432,34 @@ void sum_over_processes(std::string_view op, int64_t processes,
                         const std::vector<SummedMemory>& memory, DType dtype, bool average,
                         cudaStream_t stream) {
   NcclMembership& member = joined(op, processes);
-  check_given_up();
-  const NcclFunctions& call = member.library.call;
-  const std::lock_guard lock(member.calling);
-  member.expect(call.group_start(), op, "ncclGroupStart");
-  NcclResult result = kNcclSuccess;
-  for (const SummedMemory& one : memory) {
-    if (one.count == 0) continue;
-    result = call.all_reduce(one.from, one.to, static_cast<size_t>(one.count), nccl_dtype(dtype),
-                             average ? kNcclAverage : kNcclSum, member.comm, stream);
-    if (result != kNcclSuccess) break;
-  }
-  const NcclResult ended = call.group_end();  // also after a failure: a group must not stay open
-  member.expect(result, op, "ncclAllReduce");
-  member.expect(ended, op, "ncclGroupEnd");
+  call_in_group(member, op, "ncclAllReduce", memory, [&](const SummedMemory& one, size_t count) {
+    return member.library.call.all_reduce(one.from, one.to, count, nccl_dtype(dtype),
+                                          average ? kNcclAverage : kNcclSum, member.comm, stream);
+  });
 }
+
+void reduce_to_owners(std::string_view op, int64_t processes,
+                      const std::vector<OwnedMemory>& memory, DType dtype, bool average,
+                      cudaStream_t stream) {
+  NcclMembership& member = joined(op, processes);
+  call_in_group(member, op, "ncclReduce", memory, [&](const OwnedMemory& one, size_t count) {
+    return member.library.call.reduce(one.from, one.to, count, nccl_dtype(dtype),
+                                      average ? kNcclAverage : kNcclSum, one.owner, member.comm,
+                                      stream);
+  });
+}
+
+void broadcast_from_owners(std::string_view op, int64_t processes,
+                           const std::vector<OwnedMemory>& memory, DType dtype,
+                           cudaStream_t stream) {
+  NcclMembership& member = joined(op, processes);
+  call_in_group(member, op, "ncclBroadcast", memory, [&](const OwnedMemory& one, size_t count) {
+    return member.library.call.broadcast(one.from, one.to, count, nccl_dtype(dtype), one.owner,
+                                         member.comm, stream);
+  });
+}
+
+int64_t rank_among(std::string_view op, int64_t processes) { return joined(op, processes).rank; }
 
 void note_meetings(int64_t count, cudaStream_t stream) {
   if (count == 0) return;

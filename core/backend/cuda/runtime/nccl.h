@@ -33,7 +33,29 @@ void sum_over_processes(std::string_view op, int64_t processes,
                         const std::vector<SummedMemory>& memory, DType dtype, bool average,
                         cudaStream_t stream);
 
-// Notes that so many calls of sum_over_processes() are on the stream, for whoever watches how far
+// Memory of which one process is the owner.
+struct OwnedMemory {
+  const void* from = nullptr;
+  void* to = nullptr;  // may be the same memory
+  int64_t count = 0;
+  int owner = 0;
+};
+
+// As sum_over_processes(), but only the owner of each gets the sum: in the others `to` stays as it
+// is. In all, each process sends and receives half as much.
+void reduce_to_owners(std::string_view op, int64_t processes,
+                      const std::vector<OwnedMemory>& memory, DType dtype, bool average,
+                      cudaStream_t stream);
+
+// What each owner has at `from` goes to `to` in all processes.
+void broadcast_from_owners(std::string_view op, int64_t processes,
+                           const std::vector<OwnedMemory>& memory, DType dtype,
+                           cudaStream_t stream);
+
+// The number of this process among those that have joined.
+int64_t rank_among(std::string_view op, int64_t processes);
+
+// Notes that so many calls of the functions above are on the stream, for whoever watches how far
 // it is. For captured ones: each time when they were launched.
 void note_meetings(int64_t count, cudaStream_t stream);
 
