@@ -205,13 +205,16 @@ std::vector<Array> Model::Impl::predict(const std::vector<ArrayView>& given, int
   AxisSizes sizes = sizes_of(given);
   std::vector<DType> dtypes;
   for (const ArrayView& array : given) dtypes.push_back(array.dtype());
-  std::vector<Array> results;
-  for (const OpenSpec& output : file.outputs) {
-    results.emplace_back(output.dtype, inference::at(output.shape, sizes));
-  }
+  const AxisSizes all = sizes;
   const bool has_samples = batch_axis >= 0;
   const int64_t count = has_samples ? sizes[batch_axis] : 1;
   const std::lock_guard lock(mutex);
+  if (has_samples) sizes[batch_axis] = std::min(batch_size, count);
+  if (count > 0) program_for(sizes, dtypes);  // finds out whether outputs are as the file says
+  std::vector<Array> results;
+  for (const OpenSpec& output : file.outputs) {
+    results.emplace_back(output.dtype, inference::at(output.shape, all));
+  }
   std::vector<char*> targets;
   for (Array& result : results) targets.push_back(static_cast<char*>(result.data()));
   std::deque<std::vector<Tensor>> waiting;
