@@ -11,6 +11,7 @@
 
 #include "core/graph/fusion.h"
 #include "core/graph/node_conditions.h"
+#include "core/graph/passes/rewriter.h"
 #include "core/ops/definitions.h"
 
 namespace kerascnn::cuda {
@@ -18,6 +19,12 @@ namespace kerascnn::cuda {
 // Are they moments of each channel of each sample?
 inline bool is_of_samples(const Graph&, const Node& node) {
   return column_moments_outer_axes(node.attributes) == 1;
+}
+
+// The same of what was not widened from 16 bits: the pattern with the cast is about those.
+inline bool is_of_plain_samples(const Graph& graph, const Node& node) {
+  const int32_t producer = producer_index(graph, node.inputs[0]);
+  return is_of_samples(graph, node) && (producer < 0 || graph.nodes()[producer].op != &op_cast);
 }
 
 // Does it reduce the channels of a group, of (samples, groups, members)?
@@ -54,7 +61,9 @@ struct NormalizedGroups {
         gamma(pattern.input("gamma")),
         epsilon(pattern.input("epsilon")),
         wide(casts ? x.call(op_cast).again() : x),
-        channel_mean(wide.call(op_column_moments).where(is_of_samples).again()),
+        channel_mean(wide.call(op_column_moments)
+                         .where(casts ? is_of_samples : is_of_plain_samples)
+                         .again()),
         channel_means(channel_mean.call(op_reshape).as("channel means").again()),
         mean(channel_means.call(op_reduce_mean).where(reduces_members).again()),
         deviation(channel_means.call(op_subtract, {mean}).again()),
