@@ -175,14 +175,15 @@ std::string mutated(std::string text, Draws& draws) {
       "\"conv2d\"", "\"loop\"",   "\"reshape\"", "{\"bodies\": []}",
       "\"full\"",   "\"range\"",  "\"int8\"",    "{\"number\": \"inf\"}",
       ",",          "\"",         "\\u12",       "\xff"};
-  for (size_t count = 1 + draws.below(3); count > 0; --count) {
+  for (size_t count = 1 + draws.below(4) / 2; count > 0; --count) {
     const size_t at = draws.below(text.size());
-    // From one end of a token to another, so that most results are JSON.
-    const size_t first = text.find_first_of("0123456789[{\"t", at);
+    // Mostly whole numbers for numbers, so that readers get far.
+    const bool is_number = draws.below(4) > 0;
+    const size_t first = text.find_first_of(is_number ? "0123456789" : "[{\"t", at);
     if (first == std::string::npos) continue;
     const size_t end = std::min(text.find_first_of(",]}:", first + 1), text.size());
     const std::string piece = draws.below(3) > 0
-                                  ? kPieces[draws.below(std::size(kPieces))]
+                                  ? kPieces[draws.below(is_number ? 8 : std::size(kPieces))]
                                   : text.substr(draws.below(text.size()), 1 + draws.below(12));
     text.replace(first, draws.below(8) > 0 ? end - first : draws.below(30), piece);
     if (text.empty()) return text;
