@@ -252,23 +252,27 @@ def mean_gradients(gradients: Sequence[Any]) -> list[Any]:
     return result
 
 
-def buckets(gradients: list[Any]) -> Iterator[list[int]]:
-    """Yields the places of gradients that go in one message, which have one dtype.
+def buckets(tensors: list[Any], of_backward: bool = True) -> Iterator[list[int]]:
+    """Yields the places of tensors that go in one message, which have one dtype.
 
-    The last ones come first, as in the backward pass: GPUs sum them beside the rest of it.
+    Args:
+        tensors: for example gradients. There may be None, which is left out.
+        of_backward: whether GPUs send them beside the backward pass, in which the last ones come
+            first. Messages are smaller then.
     """
     from kerascnn import dtypes
     from kerascnn.distribution import processes
 
     by_dtype: dict[str, list[int]] = {}
     num_bytes: dict[int, int] = {}
-    for i, gradient in reversed(list(enumerate(gradients))):
-        if gradient is not None:
-            dtype = str(gradient.dtype)
+    for i, tensor in reversed(list(enumerate(tensors))):
+        if tensor is not None:
+            dtype = str(tensor.dtype)
             by_dtype.setdefault(dtype, []).append(i)
-            num_bytes[i] = int(np.prod(gradient.shape)) * dtypes.ITEMSIZE[dtype]
+            num_bytes[i] = int(np.prod(tensor.shape)) * dtypes.ITEMSIZE[dtype]
     replica = local_replica()
-    overlaps = (processes.device_kind() if replica is None else replica.device) != "cpu"
+    kind = processes.device_kind() if replica is None else replica.device
+    overlaps = of_backward and kind != "cpu"
     left = sum(num_bytes.values())
     for places in by_dtype.values():
         bucket: list[int] = []

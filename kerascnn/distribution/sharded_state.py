@@ -68,7 +68,7 @@ def partition(sizes: Sequence[int], processes: int) -> list[int]:
         The number of the owner of each.
 
     >>> partition([10, 70, 40, 30], 2)
-    [1, 0, 1, 1]
+    [0, 0, 1, 1]
     """
     loads = [0] * processes
     owners = [0] * len(sizes)
@@ -115,7 +115,8 @@ class Shards:
             gradients: one for each place.
             places: of their weights.
         """
-        return self._message("reduce_to_owners", gradients, places, {"factor": 1.0 / self.size})
+        factor = {"factor": 1.0 / self.size}
+        return self._messages("reduce_to_owners", gradients, places, factor, True)
 
     def from_owners(self, values: Sequence[Any], places: Sequence[int]) -> list[Any]:
         """What the owner of each weight has for it.
@@ -124,15 +125,20 @@ class Shards:
             values: one for each place.
             places: of the weights.
         """
-        return self._message("broadcast_from_owners", values, places, {})
+        return self._messages("broadcast_from_owners", values, places, {}, False)
 
-    def _message(
-        self, op: str, values: Sequence[Any], places: Sequence[int], attributes: dict[str, Any]
+    def _messages(
+        self,
+        op: str,
+        values: Sequence[Any],
+        places: Sequence[int],
+        attributes: dict[str, Any],
+        of_backward: bool,
     ) -> list[Any]:
         from kerascnn.ops import dispatch
 
         result = list(values)
-        for bucket in replicas.buckets(result):
+        for bucket in replicas.buckets(result, of_backward):
             given = {
                 "processes": self.size,
                 "owners": [self.owners[places[i]] for i in bucket],

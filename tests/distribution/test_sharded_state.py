@@ -22,12 +22,17 @@ def sharing(alone_afterwards):
     return twins
 
 
+# Places in the state of Adam for these weights that the first of two processes has: the count of
+# steps, the learning rate, and the slots of the first and the last weight.
+OWN = (0, 1, 2, 3, 8, 9)
+
+
 def weights():
     return [keras.Variable(np.ones(n, "float32"), name=f"w{n}") for n in (4, 3, 2, 2)]
 
 
 def test_the_largest_weights_are_spread_first():
-    assert partition([10, 70, 40, 30], 2) == [1, 0, 1, 1]
+    assert partition([10, 70, 40, 30], 2) == [0, 0, 1, 1]
     assert partition([5, 5, 5], 5) == [0, 1, 2]
     assert partition([], 2) == []
     loads = np.zeros(3)
@@ -52,7 +57,7 @@ def test_a_process_has_slots_of_its_weights_only(sharing):
         ("w2_average", 1, (2,)),
     ]
     assert len(there) == 6
-    with pytest.raises(RuntimeError, match="'adam/w3_average' is in process 1"):
+    with pytest.raises(RuntimeError, match="'adam.*/w3_average' is in process 1"):
         there[0].numpy()
 
 
@@ -63,7 +68,7 @@ def test_an_optimizer_that_was_built_before(alone_afterwards):
     whole = adam.variables
     replicas.activate(replicas.Replicas(Twins(), shares_state=True))
     adam.apply([np.ones(v.shape, "float32") for v in variables], variables)
-    own = [v for i, v in enumerate(whole) if i in (0, 1, 2, 3, 6, 7)]
+    own = [v for i, v in enumerate(whole) if i in OWN]
     assert all(a is b for a, b in zip(adam.variables, own, strict=True))
     # The other process sends what this one sends: its weights are those of this one.
     assert all((v.numpy() < 0.95).all() for v in variables)
@@ -76,7 +81,9 @@ def test_state_of_no_weight_in_particular(sharing):
             self.factor = self.add_variable((), name="factor")  # each process has it
             self.history = self.add_variable((2, 3), name="history")
 
-    with pytest.raises(ValueError, match=r"Odd has a variable 'history' of shape \(2, 3\) .* use"):
+    with pytest.raises(
+        ValueError, match=r"Odd has a variable 'history' of shape \(2, 3\) .* leave"
+    ):
         Odd(0.1).build(weights())
 
 
@@ -118,7 +125,7 @@ def test_whole_state_is_loaded_in_parts(sharing):
     part.load_own_variables(store)
     by_name = {v.path: v.numpy() for v in whole.variables}
     assert len(part.variables) == 6
-    for i in (0, 1, 2, 3, 6, 7):
+    for i in OWN:
         entry = part._whole_state()[i]
         np.testing.assert_array_equal(entry.numpy(), store[str(i)])
         assert entry.path in by_name
