@@ -151,14 +151,8 @@ def net_c_gathering():
     return {**weights_of(model), "losses": np.array(history.history["loss"])}
 
 
-def net_c_sharing():
-    """Each process has the state of its own weights, many steps for each launch."""
-    with keras.distribution.DataParallel(shard_optimizer_state=True).scope():
-        return net_c_momentum()
-
-
 def net_c_momentum():
-    """The same with all state in each process."""
+    """With state, and gradients that are shortened together."""
     model = build(keras, Case.parse("C"), scaled=True)
     optimizer = keras.optimizers.SGD(0.02, momentum=0.9, global_clipnorm=1.0)
     model.compile(optimizer, "sparse_categorical_crossentropy")
