@@ -44,9 +44,7 @@ class Members(Protocol):
 
 
 @contextlib.contextmanager
-def opened(
-    source: Path | io.BytesIO, where: str, kind: str = ".keras file"
-) -> Iterator[Members]:
+def opened(source: Path | io.BytesIO, where: str, kind: str = ".keras file") -> Iterator[Members]:
     """The members of an archive or folder, while the block runs.
 
     Args:
@@ -89,9 +87,7 @@ def _archive_errors(source: Path | io.BytesIO, where: str, kind: str) -> Iterato
         if isinstance(error.__context__, OSError) and is_of_system(error.__context__):
             with naming_file(where):
                 raise error.__context__ from None
-        raise ValueError(
-            f"{where} is no {kind}, or is damaged or cut off ({error})."
-        ) from error
+        raise ValueError(f"{where} is no {kind}, or is damaged or cut off ({error}).") from error
 
 
 class _Archive:

@@ -142,7 +142,7 @@ def _depthwise_kernel(layer: Any, array: Array) -> Array:
 
 
 def _matrix(layer: Any, array: Array) -> Array:
-    """The matrix of a dense layer, also from a convolution with a window of one pixel or of all."""
+    """The matrix of a dense layer, also from a convolution with one pixel, or all, as window."""
     shape = _flattened(layer)
     rows = array.shape[0] if array.ndim else 0
     if shape is not None and array.ndim > 1 and array.size == rows * int(np.prod(shape)):
@@ -208,9 +208,14 @@ _RULES: tuple[tuple[Any, _Rules], ...] = (
 
 def _attention(layer: Any, tensors: Arrays, start: str) -> list[Taken]:
     """PyTorch's `MultiheadAttention`, or timm's `Attention`: queries, keys, values in one matrix."""
-    inner, outer = ("in_proj_", "out_proj.") if f"{start}in_proj_weight" in tensors else ("qkv.", "proj.")
+    inner, outer = (
+        ("in_proj_", "out_proj.") if f"{start}in_proj_weight" in tensors else ("qkv.", "proj.")
+    )
     query, key, value, output = (
-        layer.query_dense, layer.key_dense, layer.value_dense, layer.output_dense
+        layer.query_dense,
+        layer.key_dense,
+        layer.value_dense,
+        layer.output_dense,
     )
     taken = []
     for index, dense in enumerate((query, key, value)):

@@ -89,7 +89,7 @@ def load_tensors(
         skip_mismatch: See there.
         spare: Names, or beginnings of names, of tensors that may be left.
     """
-    tensors = _without_wrappers(tensors)
+    tensors = without_wrappers(tensors)
     units = list(torch_layers.units(model))
     plan = Plan()
     if names is None:
@@ -121,7 +121,7 @@ def load_tensors(
     carry_out(plan, model, str(path), skip_mismatch)
 
 
-def _without_wrappers(tensors: Arrays) -> Arrays:
+def without_wrappers(tensors: Arrays) -> Arrays:
     """Drops what DistributedDataParallel and torch.compile put before all names."""
     for start in ("module.", "_orig_mod.", "module."):
         if tensors and all(name.startswith(start) for name in tensors):
@@ -148,13 +148,9 @@ def _by_name(units: list[tuple[str, Any]], names: Any, path: Path, plan: Plan) -
     return places
 
 
-def _in_order(
-    model: Any, units: list[tuple[str, Any]], tensors: Arrays, path: Path
-) -> list[Place]:
+def _in_order(model: Any, units: list[tuple[str, Any]], tensors: Arrays, path: Path) -> list[Place]:
     """Returns the file's modules in their order, for a model whose layers have one."""
-    modules = list(
-        dict.fromkeys(n.rpartition(".")[0] for n in tensors if not n.endswith(_LEFT))
-    )
+    modules = list(dict.fromkeys(n.rpartition(".")[0] for n in tensors if not n.endswith(_LEFT)))
     paths = [layer_path for layer_path, _ in units]
     if not _is_row(model):
         raise ValueError(

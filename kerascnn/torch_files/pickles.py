@@ -232,6 +232,9 @@ class _Machine:
     def _pop(self) -> Any:
         return self._stack.pop()
 
+    def _popped(self, count: int) -> list[Any]:
+        return [self._pop() for _ in range(count)][::-1]
+
     def _since_mark(self) -> list[Any]:
         values, self._stack = self._stack, self._marks.pop()
         return values
@@ -262,10 +265,7 @@ class _Machine:
         self._push(int.from_bytes(self._bytes(count), "little", signed=True), _NUMBER + count)
 
     def _tuple(self, count: int | None = None) -> None:
-        if count is None:
-            values = self._since_mark()
-        else:
-            values = [self._pop() for _ in range(count)][::-1]
+        values = self._since_mark() if count is None else self._popped(count)
         self._push(tuple(values), _CONTAINER + 8 * len(values))
 
     def _put(self, key: int) -> None:
@@ -295,10 +295,6 @@ class _Machine:
                 raise ForeignError(f"its pickle has a key of type {type(key).__name__}")
             target[key] = value
 
-    def _two(self) -> list[Any]:
-        value = self._pop()
-        return [self._pop(), value]
-
     def _global(self, module: Any, name: Any) -> None:
         if type(module) is not str or type(name) is not str:
             raise TypeError("a name is no text")
@@ -311,10 +307,10 @@ class _Machine:
         self._push(known, 8)
 
     def _stack_global(self) -> None:
-        self._global(*self._two())
+        self._global(*self._popped(2))
 
     def _reduce(self) -> None:
-        function, arguments = self._two()
+        function, arguments = self._popped(2)
         if not isinstance(function, _Callable) or type(arguments) is not tuple:
             raise TypeError("it calls what can't be called")
         self._push(function.call(*arguments), _TENSOR)
@@ -337,7 +333,9 @@ class _Machine:
         if len(values) == 6 and values[5] is not None:
             begin, size = _whole_numbers(values[5][1:], "the view of a storage")
             if begin + size > count:
-                raise ValueError(f"a view reaches the number {begin + size} of a storage of {count}")
+                raise ValueError(
+                    f"a view reaches the number {begin + size} of a storage of {count}"
+                )
         self._push(Storage(key, kind.dtype, count, begin, size), _TENSOR)
 
 
@@ -370,7 +368,7 @@ def _steps() -> dict[bytes, Callable[[_Machine], None]]:
         b"t": m._tuple,
         b"a": lambda s: s._append([s._pop()]),
         b"e": lambda s: s._append(s._since_mark()),
-        b"s": lambda s: s._set(s._two()),
+        b"s": lambda s: s._set(s._popped(2)),
         b"u": lambda s: s._set(s._since_mark()),
         b"q": lambda s: s._put(s._number("<B")),
         b"r": lambda s: s._put(s._number("<I")),

@@ -102,7 +102,9 @@ def _read_zip(path: Path, key: str | None) -> Arrays:
         order = "little"
         if f"{root}byteorder" in names:
             size = files.size(f"{root}byteorder")
-            order = files.read(f"{root}byteorder").decode("latin1") if size < 20 else f"{size} bytes"
+            order = (
+                files.read(f"{root}byteorder").decode("latin1") if size < 20 else f"{size} bytes"
+            )
         if order not in ("little", "big"):
             raise ValueError(f"{path} is damaged: its byte order is {order!r}.")
         storages = _storages_of(path, tensors)
@@ -157,7 +159,8 @@ def _read_old(path: Path, key: str | None) -> Arrays:
         if count != storage.count or size > len(content) - begin:
             raise ValueError(
                 f"{path}: the storage {name!r} should take {size} bytes, but the file has {count} "
-                f"numbers for it and {max(len(content) - begin, 0)} bytes; it is damaged or cut off."
+                f"numbers for it and {max(len(content) - begin, 0)} bytes; it is damaged or cut "
+                "off."
             )
         place = begin + size
         numbers[name] = _numbers(memoryview(content)[begin:place], storage.dtype, "little")
