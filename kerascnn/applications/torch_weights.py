@@ -47,8 +47,8 @@ def load_weights(
     tensors = without_wrappers(read_torch_weights(path))
     naming = next((n for n in namings if n.marker in tensors), None)
     if naming is None:
-        if not is_torch:
-            return model.load_weights(path)
+        if not is_torch and any(name.startswith(("layers/", "vars/")) for name in tensors):
+            return model.load_weights(path)  # of kerascnn
         raise ValueError(
             f"{model.name}: {_unknown(namings)}. {path} has tensors such as {list(tensors)[:3]}. "
             "Make the network with weights=None, and say by saving.load_torch_weights(network, "
