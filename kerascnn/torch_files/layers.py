@@ -207,7 +207,7 @@ _RULES: tuple[tuple[Any, _Rules], ...] = (
 
 
 def _attention(layer: Any, tensors: Arrays, start: str) -> list[Taken]:
-    """PyTorch's `MultiheadAttention`, or timm's `Attention`: queries, keys, values in one matrix."""
+    """Attention of PyTorch or of timm: queries, keys and values are made by one matrix."""
     inner, outer = (
         ("in_proj_", "out_proj.") if f"{start}in_proj_weight" in tensors else ("qkv.", "proj.")
     )

@@ -184,21 +184,24 @@ class _Machine:
         self._memo: dict[int, Any] = {}
 
     def run(self) -> Any:
-        while True:
-            opcode = self._bytes(1)
-            if opcode == b".":
+        content, steps = self.content, _STEPS
+        while self.place < len(content):
+            opcode = content[self.place]
+            self.place += 1
+            if opcode == _STOP:
                 return self._pop()
-            step = _STEPS.get(opcode)
+            step = steps.get(opcode)
             if step is None:
                 self._refuse(opcode)
             step(self)
+        raise ValueError(f"its pickle ends in the middle, at byte {len(content)}")
 
-    def _refuse(self, opcode: bytes) -> NoReturn:
+    def _refuse(self, opcode: int) -> NoReturn:
         import pickletools
 
-        found = [code.name for code in pickletools.opcodes if code.code.encode("latin1") == opcode]
+        found = [code.name for code in pickletools.opcodes if ord(code.code) == opcode]
         if not found:
-            raise ValueError(f"its pickle is damaged at byte {self.place} ({opcode!r})")
+            raise ValueError(f"its pickle is damaged at byte {self.place} ({opcode:#x})")
         raise ForeignError(f"its pickle has the opcode {found[0]}, which tensors don't need")
 
     # What opcodes need
@@ -339,10 +342,10 @@ class _Machine:
         self._push(Storage(key, kind.dtype, count, begin, size), _TENSOR)
 
 
-def _steps() -> dict[bytes, Callable[[_Machine], None]]:
+def _steps() -> dict[int, Callable[[_Machine], None]]:
     """What each opcode does."""
     m = _Machine
-    return {
+    steps: dict[bytes, Callable[[_Machine], None]] = {
         b"\x80": m._protocol,
         b"\x95": m._frame,
         b"(": m._mark,
@@ -381,6 +384,8 @@ def _steps() -> dict[bytes, Callable[[_Machine], None]]:
         b"b": m._build,
         b"Q": m._persistent,
     }
+    return {opcode[0]: step for opcode, step in steps.items()}
 
 
+_STOP = ord(".")
 _STEPS = _steps()
