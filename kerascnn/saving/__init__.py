@@ -10,6 +10,7 @@ from kerascnn.registration import (
 )
 from kerascnn.saving.api import load_model, load_weights, save_model, save_weights
 from kerascnn.saving.file_editor import KerasFileEditor
+from kerascnn.saving.pretrained import save_pretrained
 from kerascnn.serialization import deserialize_keras_object, serialize_keras_object
 from kerascnn.torch_files.loading import load_torch_weights
 from kerascnn.torch_files.reading import read_torch_weights
@@ -28,6 +29,7 @@ __all__ = [
     "read_torch_weights",
     "register_keras_serializable",
     "save_model",
+    "save_pretrained",
     "save_weights",
     "serialize_keras_object",
 ]

@@ -88,7 +88,7 @@ def load_model(
 
     Args:
         filepath: Ends in ".keras", ".h5" or ".hdf5" (or ".safetensors", for what `export` wrote);
-            or a folder that `save_model(..., zipped=False)` wrote.
+            or a folder that `save_model(..., zipped=False)` or `save_pretrained` wrote.
         custom_objects: Custom classes and functions by name.
         compile: Whether to compile the model as it was, with the state of its optimizer.
         safe_mode: Whether lambdas are refused, in all of these files. They are code, which would
@@ -112,7 +112,7 @@ def load_model(
     ...       == model.layers[0].kernel.numpy()).all())
     True
     """
-    from kerascnn.saving import archive, exporting, legacy_h5
+    from kerascnn.saving import archive, exporting, legacy_h5, pretrained
 
     _refuse_hub(filepath)
     path = Path(filepath)
@@ -122,6 +122,8 @@ def load_model(
                 f"The folder {path} holds no model: it has no {archive.CONFIG}. (A SavedModel or a "
                 "checkpoint of Orbax needs Keras on the library that wrote it.)"
             )
+        if (path / pretrained.WEIGHTS).exists() and not (path / archive.WEIGHTS).exists():
+            return pretrained.load(path, custom_objects, safe_mode)
         return archive.load(path, custom_objects, compile, safe_mode)
     _check_exists(path)
     if path.name.endswith(".safetensors"):
