@@ -13,12 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerascnn import serialization
-from kerascnn.models import weights_file
-from kerascnn.recordings.signatures import check_built
-from kerascnn.saving import archive, members
-from kerascnn.saving.atomic import replacing
-
 WEIGHTS = "model.safetensors"
 CARD = "README.md"
 PathLike = str | os.PathLike[str]
@@ -66,6 +60,12 @@ def save_pretrained(
     >>> keras.saving.load_model(folder).count_params()
     3
     """
+    from kerascnn import serialization
+    from kerascnn.models import weights_file
+    from kerascnn.recordings.signatures import check_built
+    from kerascnn.saving import archive
+    from kerascnn.saving.atomic import replacing
+
     check_built(model)
     results = {name: _number(name, value) for name, value in (metrics or {}).items()}
     folder = Path(save_directory)
@@ -85,6 +85,9 @@ def save_pretrained(
 
 def load(folder: Path, custom_objects: Mapping[str, Any] | None, safe_mode: bool) -> Any:
     """Loads the model of a folder that `save_pretrained` wrote."""
+    from kerascnn.models import weights_file
+    from kerascnn.saving import archive, members
+
     with members.opened(folder, str(folder)) as files:
         text, held = files.read(archive.CONFIG), files.size(WEIGHTS)
     config = text.decode("utf-8", "replace")

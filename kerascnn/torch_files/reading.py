@@ -17,7 +17,6 @@ import numpy as np
 
 from kerascnn import dtypes
 from kerascnn.models import weights_file
-from kerascnn.saving import members
 from kerascnn.system_errors import naming_file
 from kerascnn.torch_files import pickles
 from kerascnn.torch_files.pickles import ForeignError, Storage, Tensor
@@ -86,6 +85,8 @@ def read_torch_weights(filepath: PathLike, key: str | None = None) -> Arrays:
 
 
 def _read_zip(path: Path, key: str | None) -> Arrays:
+    from kerascnn.saving import members
+
     with members.opened(path, str(path), "PyTorch file") as files:
         names = files.names()
         found = [n for n in names if n.endswith("/data.pkl") and n.count("/") == 1]
