@@ -16,6 +16,7 @@ from kerascnn.applications.network import (
 from kerascnn.applications.parts import LayerScale
 from kerascnn.applications.pixels import unchanged as preprocess_input
 from kerascnn.applications.published import weights as published_weights
+from kerascnn.applications.torch_names import CONVNEXT
 from kerascnn.models import Model, Sequential
 from kerascnn.symbolic.keras_tensor import KerasTensor
 
@@ -244,7 +245,7 @@ def _convnext(kind: str, include_preprocessing: bool, network: Network) -> Model
     else:
         x = network.pooled(x, is_named=False)
         x = layers.LayerNormalization(epsilon=_EPSILON)(x)
-    return network.model(x, image)
+    return network.model(x, image, CONVNEXT)
 
 
 def _smaller(stage: int, filters: int, name: str) -> Sequential:

@@ -17,6 +17,7 @@ from kerascnn.applications.network import (
 )
 from kerascnn.applications.pixels import like_torch as preprocess_input
 from kerascnn.applications.published import weights as published_weights
+from kerascnn.applications.torch_names import DENSENET
 from kerascnn.models import Model
 from kerascnn.symbolic.keras_tensor import KerasTensor
 
@@ -145,7 +146,7 @@ def _densenet(depth: int, network: Network) -> Model:
         if stage < 5:
             x = _transition(x, f"pool{stage}")
     x = _relu(x, "bn", "relu")
-    return network.model(network.end(x), image)
+    return network.model(network.end(x), image, DENSENET)
 
 
 def _block(x: KerasTensor, name: str) -> KerasTensor:

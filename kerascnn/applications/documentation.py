@@ -42,9 +42,11 @@ _TEXT = """{summary}
     """
 
 _PUBLISHED = """"imagenet" (downloaded once into the cache, `~/.kerascnn` or what
-            `KERASCNN_HOME` names), the path of a file, or None for random ones."""
-_UNPUBLISHED = """The path of a file, or None for random ones. Keras publishes none of this
-            architecture, so that "imagenet" is an error."""
+            `KERASCNN_HOME` names), the path of a file, also one of torchvision or timm where they
+            have the network, or None for random ones."""
+_UNPUBLISHED = """The path of a file, also one of torchvision or timm where they have the network,
+            or None for random ones. Keras publishes none of this architecture, so that "imagenet"
+            is an error."""
 _MAPS = "the maps themselves"
 
 

@@ -19,9 +19,13 @@ def classifier() -> Any:
     return initializers.VarianceScaling(1 / 3, mode="fan_out", distribution="uniform")
 
 
-def normalized(x: KerasTensor, name: str, momentum: float = 0.99) -> KerasTensor:
+def normalized(
+    x: KerasTensor, name: str, momentum: float = 0.99, epsilon: float = 1e-3
+) -> KerasTensor:
     """Batch normalization over the channels."""
-    return layers.BatchNormalization(axis=channel_axis(), momentum=momentum, name=name)(x)
+    return layers.BatchNormalization(
+        axis=channel_axis(), momentum=momentum, epsilon=epsilon, name=name
+    )(x)
 
 
 def swish(x: KerasTensor, name: str) -> KerasTensor:

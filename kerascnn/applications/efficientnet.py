@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kerascnn import layers
@@ -23,11 +25,11 @@ from kerascnn.applications.network import (
     Weights,
     channel_axis,
     channels_of,
-    halving_padding,
     multiple_of,
 )
 from kerascnn.applications.pixels import unchanged as preprocess_input
 from kerascnn.applications.published import weights as published_weights
+from kerascnn.applications.torch_inverted_names import efficientnet as torch_names
 from kerascnn.models import Model
 from kerascnn.symbolic.keras_tensor import KerasTensor
 
@@ -97,7 +99,16 @@ _PAPER = (
 
 
 def _documented(size: str) -> Any:
-    return documented(_PAPER, size=_SIZES[size].image, pixels="from 0 to 255")
+    return documented(
+        _PAPER,
+        size=_SIZES[size].image,
+        pixels="from 0 to 255",
+        options="""
+        variant: "torchvision" or "timm" for the network of there, whose files of weights `weights`
+            takes: convolutions of stride 2 have zeros on all sides, epsilon is 1e-5 (B5 to B7 in
+            torchvision: 1e-3), and pixels are prepared as by PyTorch's networks. timm's networks
+            whose names begin with "tf_" are those of "keras".""",
+    )
 
 
 @_documented("b0")
@@ -110,6 +121,7 @@ def EfficientNetB0(
     classes: int = 1000,
     classifier_activation: Any = "softmax",
     name: str = "efficientnetb0",
+    variant: str = "keras",
 ) -> Model:
     """EfficientNet B0: the smallest, 5.3 million parameters."""
     return _efficientnet(
@@ -123,6 +135,7 @@ def EfficientNetB0(
             classes,
             classifier_activation,
             name,
+            variant,
         ),
     )
 
@@ -137,6 +150,7 @@ def EfficientNetB1(
     classes: int = 1000,
     classifier_activation: Any = "softmax",
     name: str = "efficientnetb1",
+    variant: str = "keras",
 ) -> Model:
     """EfficientNet B1: 7.9 million parameters."""
     return _efficientnet(
@@ -150,6 +164,7 @@ def EfficientNetB1(
             classes,
             classifier_activation,
             name,
+            variant,
         ),
     )
 
@@ -164,6 +179,7 @@ def EfficientNetB2(
     classes: int = 1000,
     classifier_activation: Any = "softmax",
     name: str = "efficientnetb2",
+    variant: str = "keras",
 ) -> Model:
     """EfficientNet B2: 9.2 million parameters."""
     return _efficientnet(
@@ -177,6 +193,7 @@ def EfficientNetB2(
             classes,
             classifier_activation,
             name,
+            variant,
         ),
     )
 
@@ -191,6 +208,7 @@ def EfficientNetB3(
     classes: int = 1000,
     classifier_activation: Any = "softmax",
     name: str = "efficientnetb3",
+    variant: str = "keras",
 ) -> Model:
     """EfficientNet B3: 12.3 million parameters."""
     return _efficientnet(
@@ -204,6 +222,7 @@ def EfficientNetB3(
             classes,
             classifier_activation,
             name,
+            variant,
         ),
     )
 
@@ -218,6 +237,7 @@ def EfficientNetB4(
     classes: int = 1000,
     classifier_activation: Any = "softmax",
     name: str = "efficientnetb4",
+    variant: str = "keras",
 ) -> Model:
     """EfficientNet B4: 19.5 million parameters."""
     return _efficientnet(
@@ -231,6 +251,7 @@ def EfficientNetB4(
             classes,
             classifier_activation,
             name,
+            variant,
         ),
     )
 
@@ -245,6 +266,7 @@ def EfficientNetB5(
     classes: int = 1000,
     classifier_activation: Any = "softmax",
     name: str = "efficientnetb5",
+    variant: str = "keras",
 ) -> Model:
     """EfficientNet B5: 30.6 million parameters."""
     return _efficientnet(
@@ -258,6 +280,7 @@ def EfficientNetB5(
             classes,
             classifier_activation,
             name,
+            variant,
         ),
     )
 
@@ -272,6 +295,7 @@ def EfficientNetB6(
     classes: int = 1000,
     classifier_activation: Any = "softmax",
     name: str = "efficientnetb6",
+    variant: str = "keras",
 ) -> Model:
     """EfficientNet B6: 43.3 million parameters."""
     return _efficientnet(
@@ -285,6 +309,7 @@ def EfficientNetB6(
             classes,
             classifier_activation,
             name,
+            variant,
         ),
     )
 
@@ -299,6 +324,7 @@ def EfficientNetB7(
     classes: int = 1000,
     classifier_activation: Any = "softmax",
     name: str = "efficientnetb7",
+    variant: str = "keras",
 ) -> Model:
     """EfficientNet B7: 66.7 million parameters."""
     return _efficientnet(
@@ -312,59 +338,72 @@ def EfficientNetB7(
             classes,
             classifier_activation,
             name,
+            variant,
         ),
     )
 
 
 def _efficientnet(kind: str, network: Network) -> Model:
     size = _SIZES[kind]
+    norm = functools.partial(normalized, epsilon=_epsilon(kind, network))
     published = published_weights(
         f"https://storage.googleapis.com/keras-applications/efficientnet{kind}",
         *size.hashes,
         (".h5", "_notop.h5"),
     )
     image = network.image(size.image, published)
-    x = layers.Rescaling(1 / 255)(image)
-    x = layers.Normalization(axis=channel_axis())(x)
+    if network.is_of_keras:
+        x = layers.Normalization(axis=channel_axis())(layers.Rescaling(1 / 255)(image))
+    else:
+        x = network.prepared(image)
     if network.takes_imagenet:  # the published weights were trained with these factors
         x = layers.Rescaling([1 / math.sqrt(deviation) for deviation in DEVIATION])(x)
-    x = layers.ZeroPadding2D(halving_padding(x, 3), name="stem_conv_pad")(x)
+    x = layers.ZeroPadding2D(network.before_stride(x, 3), name="stem_conv_pad")(x)
     x = convolution(x, _filters(32, size), 3, "stem_conv", strides=2, padding="valid")
-    x = swish(normalized(x, "stem_bn"), "stem_activation")
+    x = swish(norm(x, "stem_bn"), "stem_activation")
     stages = [(*stage, math.ceil(size.depth * stage[1])) for stage in _STAGES]
     total, done = sum(stage[-1] for stage in stages), 0
     for number, (window, _, filters, expansion, first_stride, blocks) in enumerate(stages, 1):
         for i in range(blocks):
             name = f"block{number}{chr(ord('a') + i)}_"
             stride, drop = first_stride if i == 0 else 1, _DROP_RATE * done / total
-            x = _block(x, _filters(filters, size), window, stride, expansion, drop, name)
+            step = _Step(_filters(filters, size), window, stride, expansion, drop)
+            x = _block(x, step, network, norm, name)
             done += 1
     x = convolution(x, _filters(1280, size), 1, "top_conv")
-    x = swish(normalized(x, "top_bn"), "top_activation")
+    x = swish(norm(x, "top_bn"), "top_activation")
     x = network.end(x, dropout=size.dropout, kernel_initializer=classifier())
-    return network.model(x, image)
+    return network.model(x, image, torch_names(len(_STAGES)))
 
 
 def _filters(filters: int, size: _Size) -> int:
     return multiple_of(filters * size.width)
 
 
+def _epsilon(kind: str, network: Network) -> float:
+    is_large = network.variant == "torchvision" and kind in ("b5", "b6", "b7")
+    return 1e-3 if network.is_of_keras or is_large else 1e-5
+
+
+class _Step(NamedTuple):
+    filters: int
+    window: int
+    stride: int
+    expansion: int
+    drop: float  # the rate in training
+
+
 def _block(
-    x: KerasTensor,
-    filters: int,
-    window: int,
-    stride: int,
-    expansion: int,
-    drop: float,
-    name: str,
+    x: KerasTensor, step: _Step, network: Network, norm: Callable[..., KerasTensor], name: str
 ) -> KerasTensor:
     """Widens the maps, filters each, weighs them, and narrows them again."""
+    filters, window, stride, expansion, drop = step
     inputs, channels = x, channels_of(x)
     if expansion != 1:
         x = convolution(x, channels * expansion, 1, f"{name}expand_conv")
-        x = swish(normalized(x, f"{name}expand_bn"), f"{name}expand_activation")
+        x = swish(norm(x, f"{name}expand_bn"), f"{name}expand_activation")
     if stride == 2:
-        x = layers.ZeroPadding2D(halving_padding(x, window), name=f"{name}dwconv_pad")(x)
+        x = layers.ZeroPadding2D(network.before_stride(x, window), name=f"{name}dwconv_pad")(x)
     x = layers.DepthwiseConv2D(
         window,
         strides=stride,
@@ -373,9 +412,9 @@ def _block(
         depthwise_initializer=kernels(),
         name=f"{name}dwconv",
     )(x)
-    x = swish(normalized(x, f"{name}bn"), f"{name}activation")
+    x = swish(norm(x, f"{name}bn"), f"{name}activation")
     x = squeezed(x, max(1, channels // 4), name)
-    x = normalized(convolution(x, filters, 1, f"{name}project_conv"), f"{name}project_bn")
+    x = norm(convolution(x, filters, 1, f"{name}project_conv"), f"{name}project_bn")
     if stride == 1 and channels == filters:
         x = joined(x, inputs, drop, name)
     return x

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kerascnn import layers
@@ -20,6 +21,7 @@ from kerascnn.applications.imagenet_utils import DEVIATION, MEAN, decode_predict
 from kerascnn.applications.network import Network, Shape, Weights, channel_axis, channels_of
 from kerascnn.applications.pixels import unchanged as preprocess_input
 from kerascnn.applications.published import weights as published_weights
+from kerascnn.applications.torch_inverted_names import efficientnet as torch_names
 from kerascnn.models import Model
 from kerascnn.symbolic.keras_tensor import KerasTensor
 
@@ -158,8 +160,16 @@ _OPTIONS = """
             it takes what that gives: ImageNet's mean 0 and deviation 1 (B0 to B3), or -1 to 1."""
 
 
+_VARIANT = """
+        variant: "torchvision" or "timm" for the network of there, whose files of weights `weights`
+            takes: convolutions of stride 2 have zeros on all sides, epsilon is 1e-3 or 1e-5, and
+            pixels are prepared as by `imagenet_utils.preprocess_input(x, mode="torch")`. timm's
+            networks whose names begin with "tf_" are those of "keras"."""
+
+
 def _documented(size: str) -> Any:
-    return documented(_PAPER, size=_SIZES[size].image, pixels="from 0 to 255", options=_OPTIONS)
+    options = _OPTIONS if size.startswith("b") else _OPTIONS + _VARIANT
+    return documented(_PAPER, size=_SIZES[size].image, pixels="from 0 to 255", options=options)
 
 
 @_documented("b0")
@@ -277,6 +287,7 @@ def EfficientNetV2S(
     classifier_activation: Any = "softmax",
     include_preprocessing: bool = True,
     name: str = "efficientnetv2-s",
+    variant: str = "keras",
 ) -> Model:
     """EfficientNet V2 S: 21.6 million parameters."""
     network = Network(
@@ -288,6 +299,7 @@ def EfficientNetV2S(
         classes,
         classifier_activation,
         name,
+        variant,
     )
     return _efficientnet("s", include_preprocessing, network)
 
@@ -303,6 +315,7 @@ def EfficientNetV2M(
     classifier_activation: Any = "softmax",
     include_preprocessing: bool = True,
     name: str = "efficientnetv2-m",
+    variant: str = "keras",
 ) -> Model:
     """EfficientNet V2 M: 54.4 million parameters."""
     network = Network(
@@ -314,6 +327,7 @@ def EfficientNetV2M(
         classes,
         classifier_activation,
         name,
+        variant,
     )
     return _efficientnet("m", include_preprocessing, network)
 
@@ -329,6 +343,7 @@ def EfficientNetV2L(
     classifier_activation: Any = "softmax",
     include_preprocessing: bool = True,
     name: str = "efficientnetv2-l",
+    variant: str = "keras",
 ) -> Model:
     """EfficientNet V2 L: 119.0 million parameters."""
     network = Network(
@@ -340,6 +355,7 @@ def EfficientNetV2L(
         classes,
         classifier_activation,
         name,
+        variant,
     )
     return _efficientnet("l", include_preprocessing, network)
 
@@ -351,9 +367,9 @@ def _efficientnet(kind: str, include_preprocessing: bool, network: Network) -> M
     )
     x = image = network.image(size.image, published)
     if include_preprocessing:
-        x = _prepared(x, kind)
-    x = convolution(x, _filters(size.stem, size), 3, "stem_conv", strides=2)
-    x = swish(normalized(x, "stem_bn", _MOMENTUM), "stem_activation")
+        x = _prepared(x, kind) if network.is_of_keras else network.prepared(x)
+    x = _windows(x, convolution, _filters(size.stem, size), 2, "stem_conv", network)
+    x = swish(_normalized(x, "stem_bn", network), "stem_activation")
     # Keras counts the blocks of the table here, and not those of deeper networks.
     total, done = sum(stage.blocks for stage in size.stages), 0
     for number, stage in enumerate(size.stages, 1):
@@ -361,13 +377,13 @@ def _efficientnet(kind: str, include_preprocessing: bool, network: Network) -> M
         for i in range(math.ceil(size.depth * stage.blocks)):
             block = _fused_block if stage.is_fused else _block
             name = f"block{number}{chr(ord('a') + i)}_"
-            x = block(x, stage, _DROP_RATE * done / total, name)
+            x = block(x, stage, _DROP_RATE * done / total, name, network)
             stage = stage._replace(stride=1)
             done += 1
     x = convolution(x, _filters(1280, size), 1, "top_conv")
-    x = swish(normalized(x, "top_bn", _MOMENTUM), "top_activation")
+    x = swish(_normalized(x, "top_bn", network), "top_activation")
     x = network.end(x, dropout=_DROP_RATE, kernel_initializer=classifier())
-    return network.model(x, image)
+    return network.model(x, image, torch_names(len(size.stages)))
 
 
 def _prepared(x: KerasTensor, kind: str) -> KerasTensor:
@@ -383,40 +399,59 @@ def _filters(filters: int, size: _Size) -> int:
     return max(8, int(filters * size.width + 4) // 8 * 8)
 
 
-def _block(x: KerasTensor, stage: _Stage, drop: float, name: str) -> KerasTensor:
+def _windows(
+    x: KerasTensor,
+    convolve: Callable[..., KerasTensor],
+    filters: int,
+    stride: int,
+    name: str,
+    network: Network,
+) -> KerasTensor:
+    """A convolution with a window of 3 pixels, padded as the variant has it."""
+    if stride == 1 or network.is_of_keras:
+        return convolve(x, filters, 3, name, strides=stride)
+    x = layers.ZeroPadding2D(network.before_stride(x, 3), name=f"{name}_pad")(x)
+    return convolve(x, filters, 3, name, strides=stride, padding="valid")
+
+
+def _depthwise(x: KerasTensor, _: int, window: int, name: str, **options: Any) -> KerasTensor:
+    settings: dict[str, Any] = {"padding": "same", "use_bias": False, **options}
+    return layers.DepthwiseConv2D(window, depthwise_initializer=kernels(), name=name, **settings)(x)
+
+
+def _normalized(x: KerasTensor, name: str, network: Network) -> KerasTensor:
+    return normalized(x, name, _MOMENTUM, 1e-5 if network.variant == "timm" else 1e-3)
+
+
+def _block(x: KerasTensor, stage: _Stage, drop: float, name: str, network: Network) -> KerasTensor:
     """Widens the maps, filters each, weighs them, and narrows them again."""
     inputs, channels = x, channels_of(x)
     x = convolution(x, channels * stage.expansion, 1, f"{name}expand_conv")
-    x = swish(normalized(x, f"{name}expand_bn", _MOMENTUM), f"{name}expand_activation")
-    x = layers.DepthwiseConv2D(
-        3,
-        strides=stage.stride,
-        padding="same",
-        use_bias=False,
-        depthwise_initializer=kernels(),
-        name=f"{name}dwconv2",
-    )(x)
-    x = swish(normalized(x, f"{name}bn", _MOMENTUM), f"{name}activation")
+    x = swish(_normalized(x, f"{name}expand_bn", network), f"{name}expand_activation")
+    x = _windows(x, _depthwise, 0, stage.stride, f"{name}dwconv2", network)
+    x = swish(_normalized(x, f"{name}bn", network), f"{name}activation")
     x = squeezed(x, max(1, channels // 4), name)
     x = convolution(x, stage.filters, 1, f"{name}project_conv")
-    x = normalized(x, f"{name}project_bn", _MOMENTUM)
+    x = _normalized(x, f"{name}project_bn", network)
     if stage.stride == 1 and channels == stage.filters:
         x = joined(x, inputs, drop, name)
     return x
 
 
-def _fused_block(x: KerasTensor, stage: _Stage, drop: float, name: str) -> KerasTensor:
+def _fused_block(
+    x: KerasTensor, stage: _Stage, drop: float, name: str, network: Network
+) -> KerasTensor:
     """Widens and filters the maps at once, and narrows them again."""
     inputs, channels = x, channels_of(x)
     if stage.expansion == 1:
-        x = convolution(x, stage.filters, 3, f"{name}project_conv", strides=stage.stride)
-        x = swish(normalized(x, f"{name}project_bn", _MOMENTUM), f"{name}project_activation")
+        x = _windows(x, convolution, stage.filters, stage.stride, f"{name}project_conv", network)
+        x = swish(_normalized(x, f"{name}project_bn", network), f"{name}project_activation")
     else:
         width = channels * stage.expansion
-        x = convolution(x, width, 3, f"{name}expand_conv", strides=stage.stride)
-        x = swish(normalized(x, f"{name}expand_bn", _MOMENTUM), f"{name}expand_activation")
+        x = _windows(x, convolution, width, stage.stride, f"{name}expand_conv", network)
+        x = swish(_normalized(x, f"{name}expand_bn", network), f"{name}expand_activation")
         x = convolution(x, stage.filters, 1, f"{name}project_conv")
-        x = normalized(x, f"{name}project_bn", _MOMENTUM)
+        x = _normalized(x, f"{name}project_bn", network)
     if stage.stride == 1 and channels == stage.filters:
         x = joined(x, inputs, drop, name)
     return x

@@ -12,7 +12,7 @@ from kerascnn.applications.network import (
     Shape,
     Weights,
     channels_of,
-    halving_padding,
+    first_convolution,
     last_or_first_axis,
     multiple_of,
     sides_of,
@@ -21,6 +21,7 @@ from kerascnn.applications.network import (
 from kerascnn.applications.pixels import from_minus_one_to_one as preprocess_input
 from kerascnn.applications.published import KERAS_APPLICATIONS, Published
 from kerascnn.applications.published import Weights as PublishedWeights
+from kerascnn.applications.torch_inverted_names import MOBILENET_V2
 from kerascnn.models import Model
 from kerascnn.symbolic.keras_tensor import KerasTensor
 
@@ -40,7 +41,10 @@ _documented = documented(
     size=224,
     pixels="prepared by `preprocess_input`",
     options="""
-        alpha: Multiplies the numbers of filters, except that of the last convolution below 1.""",
+        alpha: Multiplies the numbers of filters, except that of the last convolution below 1.
+        variant: "torchvision" (or "timm", the same) for the network of there, whose files of
+            weights `weights` takes: convolutions of stride 2 have zeros on all sides, and epsilon
+            is 1e-5. Its pixels are those of `imagenet_utils.preprocess_input(x, mode="torch")`.""",
 )
 
 
@@ -55,6 +59,7 @@ def MobileNetV2(
     classes: int = 1000,
     classifier_activation: Any = "softmax",
     name: str | None = None,
+    variant: str = "keras",
 ) -> Model:
     """MobileNet V2: narrow maps between blocks that widen them, 3.5 million parameters."""
     shape = input_shape
@@ -73,29 +78,29 @@ def MobileNetV2(
         classes,
         classifier_activation,
         name or f"mobilenetv2_{alpha:0.2f}_{rows or size}",
+        variant,
     )
     image = network.image(size, published)
     if published is not None and not include_top:
         warn_of_other_size((rows, columns), _SIZES)
-    x = layers.Conv2D(
-        multiple_of(32 * alpha), 3, strides=2, padding="same", use_bias=False, name="Conv1"
-    )(image)
-    x = layers.ReLU(6.0, name="Conv1_relu")(_normalized(x, "bn_Conv1"))
+    x = first_convolution(network, image, multiple_of(32 * alpha), "Conv1", use_bias=False)
+    x = layers.ReLU(6.0, name="Conv1_relu")(_normalized(x, "bn_Conv1", network))
     index = 0
     for filters, blocks, first_stride in _STAGES:
         for i in range(blocks):
-            x = _block(x, multiple_of(int(filters * alpha)), first_stride if i == 0 else 1, index)
+            stride = first_stride if i == 0 else 1
+            x = _block(x, multiple_of(int(filters * alpha)), stride, index, network)
             index += 1
     x = layers.Conv2D(multiple_of(1280 * max(alpha, 1.0)), 1, use_bias=False, name="Conv_1")(x)
-    x = layers.ReLU(6.0, name="out_relu")(_normalized(x, "Conv_1_bn"))
+    x = layers.ReLU(6.0, name="out_relu")(_normalized(x, "Conv_1_bn", network))
     if include_top:
         x = network.classified(layers.GlobalAveragePooling2D()(x))
     else:
         x = network.pooled(x, is_named=False)
-    return network.model(x, image)
+    return network.model(x, image, MOBILENET_V2)
 
 
-def _block(x: KerasTensor, filters: int, stride: int, index: int) -> KerasTensor:
+def _block(x: KerasTensor, filters: int, stride: int, index: int, network: Network) -> KerasTensor:
     """Widens the maps (but for the first block), filters each, and narrows them again."""
     inputs, channels = x, channels_of(x)
     name = f"block_{index}" if index else "expanded_conv"
@@ -103,9 +108,11 @@ def _block(x: KerasTensor, filters: int, stride: int, index: int) -> KerasTensor
         x = layers.Conv2D(
             _EXPANSION * channels, 1, padding="same", use_bias=False, name=f"{name}_expand"
         )(x)
-        x = layers.ReLU(6.0, name=f"{name}_expand_relu")(_normalized(x, f"{name}_expand_BN"))
+        x = layers.ReLU(6.0, name=f"{name}_expand_relu")(
+            _normalized(x, f"{name}_expand_BN", network)
+        )
     if stride == 2:
-        x = layers.ZeroPadding2D(halving_padding(x, 3), name=f"{name}_pad")(x)
+        x = layers.ZeroPadding2D(network.before_stride(x, 3), name=f"{name}_pad")(x)
     x = layers.DepthwiseConv2D(
         3,
         strides=stride,
@@ -113,17 +120,19 @@ def _block(x: KerasTensor, filters: int, stride: int, index: int) -> KerasTensor
         use_bias=False,
         name=f"{name}_depthwise",
     )(x)
-    x = layers.ReLU(6.0, name=f"{name}_depthwise_relu")(_normalized(x, f"{name}_depthwise_BN"))
+    x = _normalized(x, f"{name}_depthwise_BN", network)
+    x = layers.ReLU(6.0, name=f"{name}_depthwise_relu")(x)
     x = layers.Conv2D(filters, 1, padding="same", use_bias=False, name=f"{name}_project")(x)
-    x = _normalized(x, f"{name}_project_BN")
+    x = _normalized(x, f"{name}_project_BN", network)
     if channels == filters and stride == 1:
         x = layers.Add(name=f"{name}_add")([inputs, x])
     return x
 
 
-def _normalized(x: KerasTensor, name: str) -> KerasTensor:
+def _normalized(x: KerasTensor, name: str, network: Network) -> KerasTensor:
+    epsilon = 1e-3 if network.is_of_keras else 1e-5
     return layers.BatchNormalization(
-        axis=last_or_first_axis(), epsilon=1e-3, momentum=0.999, name=name
+        axis=last_or_first_axis(), epsilon=epsilon, momentum=0.999, name=name
     )(x)
 
 

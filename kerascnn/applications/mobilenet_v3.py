@@ -13,13 +13,14 @@ from kerascnn.applications.network import (
     Shape,
     Weights,
     channels_of,
-    halving_padding,
+    first_convolution,
     last_or_first_axis,
     multiple_of,
 )
 from kerascnn.applications.pixels import unchanged as preprocess_input
 from kerascnn.applications.published import Weights as PublishedWeights
 from kerascnn.applications.published import weights as published_weights
+from kerascnn.applications.torch_inverted_names import MOBILENET_V3_LARGE, MOBILENET_V3_SMALL
 from kerascnn.models import Model
 from kerascnn.symbolic.keras_tensor import KerasTensor
 
@@ -89,7 +90,11 @@ _documented = documented(
         minimalistic: Whether to leave out what devices are slow at: windows of 5 pixels, hard
             swish, and weights for channels.
         dropout_rate: Rate of the dropout before the classifier.
-        include_preprocessing: Whether pixels are from 0 to 255; otherwise from -1 to 1.""",
+        include_preprocessing: Whether pixels are from 0 to 255; otherwise from -1 to 1.
+        variant: "torchvision" or "timm" for the network of there, whose files of weights `weights`
+            takes: convolutions of stride 2 have zeros on all sides, epsilon is 1e-3 or 1e-5, and
+            pixels are prepared, or were, as by `imagenet_utils.preprocess_input(x, mode="torch")`.
+            timm's networks whose names begin with "tf_" are those of "keras".""",
 )
 
 
@@ -107,6 +112,7 @@ def MobileNetV3Small(
     classifier_activation: Any = "softmax",
     include_preprocessing: bool = True,
     name: str = "MobileNetV3Small",
+    variant: str = "keras",
 ) -> Model:
     """MobileNet V3, the small one: blocks found by search, 2.6 million parameters."""
     network = Network(
@@ -118,6 +124,7 @@ def MobileNetV3Small(
         classes,
         classifier_activation,
         name,
+        variant,
     )
     options = _Options(alpha, minimalistic, dropout_rate, include_preprocessing)
     return _mobilenet("small", _SMALL, 1024, options, network)
@@ -137,6 +144,7 @@ def MobileNetV3Large(
     classifier_activation: Any = "softmax",
     include_preprocessing: bool = True,
     name: str = "MobileNetV3Large",
+    variant: str = "keras",
 ) -> Model:
     """MobileNet V3, the large one: blocks found by search, 5.5 million parameters."""
     network = Network(
@@ -148,6 +156,7 @@ def MobileNetV3Large(
         classes,
         classifier_activation,
         name,
+        variant,
     )
     options = _Options(alpha, minimalistic, dropout_rate, include_preprocessing)
     return _mobilenet("large", _LARGE, 1280, options, network)
@@ -164,23 +173,25 @@ def _mobilenet(
     kind: str, blocks: tuple[_Block, ...], features: int, options: _Options, network: Network
 ) -> Model:
     alpha = options.alpha
+    namings = MOBILENET_V3_SMALL if kind == "small" else MOBILENET_V3_LARGE
     published = _published(kind, options, network) if network.takes_imagenet else None
     # Its classifier is a convolution, so that it has no need of known sizes.
     x = image = network.image(224, published, needs_sizes=False)
     activation = _relu if options.minimalistic else _hard_swish
     if options.include_preprocessing:
-        x = layers.Rescaling(scale=1 / 127.5, offset=-1.0)(x)
-    x = layers.Conv2D(16, 3, strides=2, padding="same", use_bias=False, name="conv")(x)
-    x = activation(_normalized(x, "conv_bn"))
+        rescaling = layers.Rescaling(scale=1 / 127.5, offset=-1.0)
+        x = rescaling(x) if network.is_of_keras else network.prepared(x)
+    x = first_convolution(network, x, 16, "conv", use_bias=False)
+    x = activation(_normalized(x, "conv_bn", network))
     for index, block in enumerate(blocks):
         if options.minimalistic:
             block = block._replace(kernel_size=3, is_squeezed=False, is_hard_swish=False)
-        x = _inverted(x, block, multiple_of(block.filters * alpha), index)
+        x = _inverted(x, block, multiple_of(block.filters * alpha), index, network)
     filters = multiple_of(channels_of(x) * 6)
     x = layers.Conv2D(filters, 1, padding="same", use_bias=False, name="conv_1")(x)
-    x = activation(_normalized(x, "conv_1_bn"))
+    x = activation(_normalized(x, "conv_1_bn", network))
     if not network.include_top:
-        return network.model(network.pooled(x), image)
+        return network.model(network.pooled(x), image, namings)
     if alpha > 1:
         features = multiple_of(features * alpha)
     x = layers.GlobalAveragePooling2D(keepdims=True)(x)
@@ -190,10 +201,12 @@ def _mobilenet(
     x = layers.Conv2D(network.classes, 1, padding="same", name="logits")(x)
     x = layers.Flatten()(x)
     x = layers.Activation(network.checked_activation(), name="predictions")(x)
-    return network.model(x, image)
+    return network.model(x, image, namings)
 
 
-def _inverted(x: KerasTensor, block: _Block, filters: int, index: int) -> KerasTensor:
+def _inverted(
+    x: KerasTensor, block: _Block, filters: int, index: int, network: Network
+) -> KerasTensor:
     inputs, channels = x, channels_of(x)
     activation: Callable[[KerasTensor], KerasTensor]
     activation = _hard_swish if block.is_hard_swish else _relu
@@ -201,9 +214,9 @@ def _inverted(x: KerasTensor, block: _Block, filters: int, index: int) -> KerasT
     width = multiple_of(channels * block.expansion)
     if index:
         x = layers.Conv2D(width, 1, padding="same", use_bias=False, name=f"{name}_expand")(x)
-        x = activation(_normalized(x, f"{name}_expand_bn"))
+        x = activation(_normalized(x, f"{name}_expand_bn", network))
     if block.stride == 2:
-        padding = halving_padding(x, block.kernel_size)
+        padding = network.before_stride(x, block.kernel_size)
         x = layers.ZeroPadding2D(padding, name=f"{name}_depthwise_pad")(x)
     x = layers.DepthwiseConv2D(
         block.kernel_size,
@@ -212,11 +225,11 @@ def _inverted(x: KerasTensor, block: _Block, filters: int, index: int) -> KerasT
         use_bias=False,
         name=f"{name}_depthwise",
     )(x)
-    x = activation(_normalized(x, f"{name}_depthwise_bn"))
+    x = activation(_normalized(x, f"{name}_depthwise_bn", network))
     if block.is_squeezed:
         x = _squeezed(x, width, f"{name}_squeeze_excite")
     x = layers.Conv2D(filters, 1, padding="same", use_bias=False, name=f"{name}_project")(x)
-    x = _normalized(x, f"{name}_project_bn")
+    x = _normalized(x, f"{name}_project_bn", network)
     if block.stride == 1 and channels == filters:
         x = layers.Add(name=f"{name}_add")([inputs, x])
     return x
@@ -234,9 +247,10 @@ def _squeezed(x: KerasTensor, filters: int, name: str) -> KerasTensor:
     return layers.Multiply(name=f"{name}_mul")([x, weight])
 
 
-def _normalized(x: KerasTensor, name: str) -> KerasTensor:
+def _normalized(x: KerasTensor, name: str, network: Network) -> KerasTensor:
+    epsilon = 1e-5 if network.variant == "timm" else 1e-3
     return layers.BatchNormalization(
-        axis=last_or_first_axis(), epsilon=1e-3, momentum=0.999, name=name
+        axis=last_or_first_axis(), epsilon=epsilon, momentum=0.999, name=name
     )(x)
 
 

@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kerascnn import activations, config, layers
+from kerascnn.applications.imagenet_utils import DEVIATION, MEAN
 from kerascnn.applications.published import Weights as PublishedWeights
 from kerascnn.applications.published import fetch
+from kerascnn.applications.torch_names import Naming
+from kerascnn.applications.torch_weights import VARIANTS, load_weights
 from kerascnn.models import Model
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.utils import get_source_inputs
@@ -37,6 +40,7 @@ class Network:
     classes: int
     classifier_activation: Any
     name: str
+    variant: str = "keras"
     _file: str | os.PathLike[str] | None = field(default=None, init=False)
 
     @property
@@ -65,6 +69,11 @@ class Network:
             ConnectionError: where weights cannot be downloaded.
         """
         self._check_weights(published is not None)
+        if self.variant not in VARIANTS:
+            raise ValueError(
+                f"{self.name}: `variant` can be {', '.join(map(repr, VARIANTS))}. Received: "
+                f"variant={self.variant!r}"
+            )
         if not self.include_top and self.pooling not in (None, *_POOLING):
             raise ValueError(
                 f"{self.name}: `pooling` can be 'avg', 'max' or None. Received: "
@@ -119,12 +128,43 @@ class Network:
             )
         return self.classifier_activation
 
-    def model(self, x: KerasTensor, image: KerasTensor) -> Model:
-        """The network from the inputs of `image` to `x`, with the weights that were asked for."""
+    def model(self, x: KerasTensor, image: KerasTensor, namings: Sequence[Naming] = ()) -> Model:
+        """The network from the inputs of `image` to `x`, with the weights that were asked for.
+
+        Args:
+            x: What it returns.
+            image: What `image` returned.
+            namings: Names in the files of torchvision and timm.
+        """
         model = Model(get_source_inputs(image), x, name=self.name)
         if self._file is not None:
-            model.load_weights(self._file)
+            load_weights(model, self._file, namings, self.variant)
         return model
+
+    # Variants -----------------------------------------------------------------------------------
+
+    @property
+    def is_of_keras(self) -> bool:
+        """Whether the network computes as in Keras, not as in a library of PyTorch."""
+        return self.variant == "keras"
+
+    def before_stride(self, x: KerasTensor, kernel_size: int) -> tuple[tuple[int, int], ...]:
+        """The zeros around images before a valid convolution of stride 2.
+
+        With those of `halving_padding` Keras' weights were trained. PyTorch puts as many before a
+        side as behind it.
+        """
+        if self.is_of_keras:
+            return halving_padding(x, kernel_size)
+        return ((kernel_size // 2,) * 2,) * 2
+
+    def prepared(self, x: KerasTensor) -> KerasTensor:
+        """Pixels from 0 to 255 as the networks of PyTorch take them."""
+        return layers.Normalization(
+            axis=channel_axis(),
+            mean=[255 * mean for mean in MEAN],
+            variance=[(255 * deviation) ** 2 for deviation in DEVIATION],
+        )(x)
 
     def _find(self, published: PublishedWeights | None) -> str | os.PathLike[str] | None:
         """Returns the path of the weights, and downloads them if need be."""
@@ -147,6 +187,12 @@ class Network:
                     f"{self.name}: `weights` can be None, 'imagenet' or the path of a file. "
                     f"Received: weights={self.weights!r}, and there is no such file"
                 )
+        elif not self.is_of_keras:
+            raise ValueError(
+                f"{self.name}: Keras' published weights are for variant='keras'. Pass the path of "
+                f"a file of {self.variant} as `weights`, or None. Received: weights='imagenet', "
+                f"variant={self.variant!r}"
+            )
         elif not is_published:
             raise ValueError(
                 f"{self.name}: Keras publishes no weights of this architecture. Pass weights=None "
@@ -274,6 +320,19 @@ def halving_padding(x: KerasTensor, kernel_size: int) -> tuple[tuple[int, int], 
     half = kernel_size // 2
     before = [half if (side or 0) % 2 else half - 1 for side in x.shape[start : start + 2]]
     return ((before[0], half), (before[1], half))
+
+
+def first_convolution(
+    network: Network, x: KerasTensor, filters: int, name: str, **options: Any
+) -> KerasTensor:
+    """A convolution with a window of 3 pixels and stride 2, padded as the variant has it."""
+    padding = "same"
+    if not network.is_of_keras:
+        x, padding = (
+            layers.ZeroPadding2D(network.before_stride(x, 3), name=f"{name}_pad")(x),
+            "valid",
+        )
+    return layers.Conv2D(filters, 3, strides=2, padding=padding, name=name, **options)(x)
 
 
 def multiple_of(value: float, divisor: int = 8) -> int:

@@ -10,6 +10,7 @@ from kerascnn.applications.imagenet_utils import decode_predictions
 from kerascnn.applications.network import Network, Shape, Weights, channel_axis
 from kerascnn.applications.pixels import like_caffe as preprocess_input
 from kerascnn.applications.published import weights as published_weights
+from kerascnn.applications.torch_names import RESNET, RESNET_BASIC
 from kerascnn.models import Model
 from kerascnn.symbolic.keras_tensor import KerasTensor
 
@@ -49,7 +50,16 @@ _WEIGHTS = {
         "resnet/resnet152", "100835be76be38e30d865e96f2aaae62", "ee4c566cf9a93f14d82f913c2dc6dd0c"
     ),
 }
-_documented = documented(_PAPER, size=224, pixels="prepared by `preprocess_input`")
+_documented = documented(
+    _PAPER,
+    size=224,
+    pixels="prepared by `preprocess_input`",
+    options="""
+        variant: "torchvision" (or "timm", the same) for the network of there, whose files of
+            weights `weights` takes: the stride of a block is in its second convolution,
+            convolutions have no biases, and epsilon is 1e-5. Its pixels are those of
+            `imagenet_utils.preprocess_input(x, mode="torch")`.""",
+)
 _documented_here = documented(_PAPER, size=224, pixels="of any scale", published=False)
 
 
@@ -117,6 +127,7 @@ def ResNet50(
     classes: int = 1000,
     classifier_activation: Any = "softmax",
     name: str = "resnet50",
+    variant: str = "keras",
 ) -> Model:
     """ResNet-50: 50 layers in blocks of three convolutions, 25.6 million parameters."""
     return _bottlenecks(
@@ -130,6 +141,7 @@ def ResNet50(
             classes,
             classifier_activation,
             name,
+            variant,
         ),
     )
 
@@ -144,6 +156,7 @@ def ResNet101(
     classes: int = 1000,
     classifier_activation: Any = "softmax",
     name: str = "resnet101",
+    variant: str = "keras",
 ) -> Model:
     """ResNet-101: 101 layers in blocks of three convolutions, 44.7 million parameters."""
     return _bottlenecks(
@@ -157,6 +170,7 @@ def ResNet101(
             classes,
             classifier_activation,
             name,
+            variant,
         ),
     )
 
@@ -171,6 +185,7 @@ def ResNet152(
     classes: int = 1000,
     classifier_activation: Any = "softmax",
     name: str = "resnet152",
+    variant: str = "keras",
 ) -> Model:
     """ResNet-152: 152 layers in blocks of three convolutions, 60.4 million parameters."""
     return _bottlenecks(
@@ -184,6 +199,7 @@ def ResNet152(
             classes,
             classifier_activation,
             name,
+            variant,
         ),
     )
 
@@ -195,17 +211,18 @@ def _basic(depth: int, network: Network) -> Model:
         for i in range(blocks):
             stride = 2 if stage > 0 and i == 0 else 1
             x = _basic_block(x, _FILTERS[stage], stride, f"conv{stage + 2}_block{i + 1}")
-    return network.model(network.end(x), image)
+    return network.model(network.end(x), image, RESNET_BASIC)
 
 
 def _bottlenecks(depth: int, network: Network) -> Model:
     x = image = network.image(224, _WEIGHTS[depth])
-    x = _stem(x, use_bias=True, epsilon=_EPSILON)
+    block = _block if network.is_of_keras else _block_of_torch
+    x = _stem(x, network.is_of_keras, _EPSILON if network.is_of_keras else _EPSILON_HERE)
     for stage, blocks in enumerate(_BLOCKS[depth]):
         for i in range(blocks):
             stride = 2 if stage > 0 and i == 0 else 1
-            x = _block(x, _FILTERS[stage], stride, i == 0, f"conv{stage + 2}_block{i + 1}")
-    return network.model(network.end(x), image)
+            x = block(x, _FILTERS[stage], stride, i == 0, f"conv{stage + 2}_block{i + 1}")
+    return network.model(network.end(x), image, RESNET)
 
 
 def _stem(x: KerasTensor, use_bias: bool, epsilon: float) -> KerasTensor:
@@ -235,18 +252,41 @@ def _block(x: KerasTensor, filters: int, stride: int, is_first: bool, name: str)
     return layers.Activation("relu", name=f"{name}_out")(x)
 
 
+def _block_of_torch(
+    x: KerasTensor, filters: int, stride: int, is_first: bool, name: str
+) -> KerasTensor:
+    """The same with the stride in the second convolution, and without biases."""
+    shortcut = x
+    if is_first:
+        shortcut = _without_bias(x, 4 * filters, 1, stride, f"{name}_0")
+    x = layers.Activation("relu", name=f"{name}_1_relu")(
+        _without_bias(x, filters, 1, 1, f"{name}_1")
+    )
+    x = layers.ZeroPadding2D(1, name=f"{name}_2_pad")(x)
+    x = layers.Activation("relu", name=f"{name}_2_relu")(
+        _without_bias(x, filters, 3, stride, f"{name}_2")
+    )
+    x = _without_bias(x, 4 * filters, 1, 1, f"{name}_3")
+    x = layers.Add(name=f"{name}_add")([shortcut, x])
+    return layers.Activation("relu", name=f"{name}_out")(x)
+
+
+def _without_bias(
+    x: KerasTensor, filters: int, kernel_size: int, stride: int, name: str
+) -> KerasTensor:
+    """A convolution and its normalization, as in torchvision."""
+    x = layers.Conv2D(filters, kernel_size, strides=stride, use_bias=False, name=f"{name}_conv")(x)
+    return _normalized(x, f"{name}_bn", _EPSILON_HERE)
+
+
 def _basic_block(x: KerasTensor, filters: int, stride: int, name: str) -> KerasTensor:
     """Two convolutions without biases, padded by one pixel on all sides, as in torchvision."""
     shortcut = x
     if stride != 1:
-        shortcut = layers.Conv2D(filters, 1, strides=stride, use_bias=False, name=f"{name}_0_conv")(
-            x
-        )
-        shortcut = _normalized(shortcut, f"{name}_0_bn", _EPSILON_HERE)
+        shortcut = _without_bias(x, filters, 1, stride, f"{name}_0")
     for i, step in ((1, stride), (2, 1)):
         x = layers.ZeroPadding2D(1, name=f"{name}_{i}_pad")(x)
-        x = layers.Conv2D(filters, 3, strides=step, use_bias=False, name=f"{name}_{i}_conv")(x)
-        x = _normalized(x, f"{name}_{i}_bn", _EPSILON_HERE)
+        x = _without_bias(x, filters, 3, step, f"{name}_{i}")
         if i == 1:
             x = layers.Activation("relu", name=f"{name}_1_relu")(x)
     x = layers.Add(name=f"{name}_add")([shortcut, x])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from kerascnn import layers
 from kerascnn.applications.network import Network
 from kerascnn.applications.published import Weights
+from kerascnn.applications.torch_names import VGG
 from kerascnn.models import Model
 
 PAPER = (
@@ -32,4 +33,4 @@ def vgg(counts: Sequence[int], network: Network, published: Weights) -> Model:
         x = network.classified(x)
     else:
         x = network.pooled(x, is_named=False)
-    return network.model(x, image)
+    return network.model(x, image, VGG)

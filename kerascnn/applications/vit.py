@@ -11,6 +11,7 @@ from kerascnn.applications.imagenet_utils import decode_predictions
 from kerascnn.applications.network import Network, Shape, Weights, require_channels_last
 from kerascnn.applications.parts import ClassTokenAndPositions
 from kerascnn.applications.pixels import from_minus_one_to_one as preprocess_input
+from kerascnn.applications.torch_names import VIT
 from kerascnn.models import Model
 from kerascnn.symbolic.keras_tensor import KerasTensor
 
@@ -177,7 +178,7 @@ def _vit(kind: str, dropout: float, network: Network) -> Model:
         x = layers.GlobalAveragePooling1D(name="avg_pool")(x[:, 1:])
     elif network.pooling == "max":
         x = layers.GlobalMaxPooling1D(name="max_pool")(x[:, 1:])
-    return network.model(x, image)
+    return network.model(x, image, VIT)
 
 
 def _block(x: KerasTensor, size: _Size, dropout: float, name: str) -> KerasTensor:

@@ -164,11 +164,18 @@ def read(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     with naming_file(path), open(path, "rb") as file:
         header, length = _read_header(file, path, size)
         available = size - 8 - length
-        arrays = {}
+        arrays: dict[str, np.ndarray[Any, Any]] = {}
+        left = available
         for name, entry in header.items():
             if name == "__metadata__":
                 continue
             dtype, shape, begin, end = _checked_entry(path, name, entry, available)
+            left -= end - begin
+            if left < 0:  # small files would fill the memory with copies of the same bytes
+                raise ValueError(
+                    f"{path}: its arrays take more than the {available} bytes that there are; some "
+                    "lie on top of others."
+                )
             file.seek(8 + length + begin)
             data = file.read(end - begin)
             arrays[name] = np.frombuffer(data, dtypes.numpy_dtype(dtype)).reshape(shape)

@@ -88,7 +88,7 @@ def load_model(
 
     Args:
         filepath: Ends in ".keras", ".h5" or ".hdf5" (or ".safetensors", for what `export` wrote);
-            or a folder that `save_model(..., zipped=False)` wrote.
+            or a folder that `save_model(..., zipped=False)` or `save_pretrained` wrote.
         custom_objects: Custom classes and functions by name.
         compile: Whether to compile the model as it was, with the state of its optimizer.
         safe_mode: Whether lambdas are refused, in all of these files. They are code, which would
@@ -112,7 +112,7 @@ def load_model(
     ...       == model.layers[0].kernel.numpy()).all())
     True
     """
-    from kerascnn.saving import archive, exporting, legacy_h5
+    from kerascnn.saving import archive, exporting, legacy_h5, pretrained
 
     _refuse_hub(filepath)
     path = Path(filepath)
@@ -122,6 +122,8 @@ def load_model(
                 f"The folder {path} holds no model: it has no {archive.CONFIG}. (A SavedModel or a "
                 "checkpoint of Orbax needs Keras on the library that wrote it.)"
             )
+        if (path / pretrained.WEIGHTS).exists() and not (path / archive.WEIGHTS).exists():
+            return pretrained.load(path, custom_objects, safe_mode)
         return archive.load(path, custom_objects, compile, safe_mode)
     _check_exists(path)
     if path.name.endswith(".safetensors"):
@@ -208,12 +210,15 @@ def load_weights(
         model: A model that is built.
         filepath: Ends in ".weights.h5", ".weights.json" (several files), ".keras" or
             ".safetensors"; or in ".h5" or ".hdf5" for the form of Keras 2, of weights or of a
-            model.
+            model; or in ".pth" or ".pt" for files of PyTorch.
         skip_mismatch: Whether layers that the file does not fit keep what they have; each is
             warned about.
         by_name: Whether layers of `.h5` files are found by their names; otherwise they are taken
             in their order.
         objects_to_skip: Layers and other objects that keep what they have.
+        names: For files of PyTorch (".pth", ".pt", ".bin", ".ckpt", or ".safetensors" with its
+            names): which module each layer's weights are of; see `load_torch_weights`.
+        key: Which dictionary of tensors in such a file.
 
     Raises:
         ValueError: for weights that don't fit (naming layer and shapes), a damaged file, or a
@@ -237,9 +242,18 @@ def load_weights(
     from kerascnn.saving import archive, h5_file, legacy_h5, shards, state
 
     by_name, skipped = kwargs.pop("by_name", None), kwargs.pop("objects_to_skip", None)
+    of_torch = {name: kwargs.pop(name) for name in ("names", "key") if name in kwargs}
     if kwargs:
         raise ValueError(f"load_weights does not have the arguments {sorted(kwargs)}")
     path = Path(filepath)
+    if path.name.endswith(_TORCH) or (of_torch and path.name.endswith(".safetensors")):
+        from kerascnn.torch_files.loading import load_torch_weights
+
+        return load_torch_weights(model, filepath, skip_mismatch=skip_mismatch, **of_torch)
+    if of_torch:
+        raise ValueError(
+            f"`{next(iter(of_torch))}` is for files of PyTorch. Received: filepath={filepath}"
+        )
     is_older = path.name.endswith(_H5) and not path.name.endswith(".weights.h5")
     if by_name is not None and not is_older:
         raise ValueError(f"`by_name` is for .h5 and .hdf5 files. Received: filepath={filepath}")
@@ -252,7 +266,8 @@ def load_weights(
     if not path.name.endswith((".weights.json", ".keras", *_H5)):
         raise ValueError(
             "Weights are kept in files whose name ends in '.weights.h5', '.weights.json', '.keras' "
-            "or '.safetensors', or in '.h5' in the form of Keras 2. Received: "
+            "or '.safetensors', in '.h5' in the form of Keras 2, or in '.pth' or '.pt' where "
+            "PyTorch wrote them. Received: "
             f"filepath={str(filepath)!r}"
         )
     _check_exists(path)
@@ -272,6 +287,7 @@ def load_weights(
 
 
 _H5 = (".h5", ".hdf5")
+_TORCH = (".pth", ".pt", ".bin", ".ckpt")
 
 
 class _MissingFileError(FileNotFoundError, ValueError):

@@ -34,18 +34,23 @@ class Members(Protocol):
         """Returns all names of files, with "/" between their parts."""
         ...
 
+    def size(self, name: str) -> int:
+        """Returns how many bytes the only member of that name has."""
+        ...
+
     def copy(self, name: str, target: Path) -> None:
         """Writes a member to a separate file."""
         ...
 
 
 @contextlib.contextmanager
-def opened(source: Path | io.BytesIO, where: str) -> Iterator[Members]:
+def opened(source: Path | io.BytesIO, where: str, kind: str = ".keras file") -> Iterator[Members]:
     """The members of an archive or folder, while the block runs.
 
     Args:
         source: Where it is, or the content of an archive.
         where: What errors call it.
+        kind: What errors say that it should be.
 
     Raises:
         ValueError: for what is no archive of a model, or is damaged.
@@ -53,19 +58,19 @@ def opened(source: Path | io.BytesIO, where: str) -> Iterator[Members]:
     if isinstance(source, Path) and source.is_dir():
         yield _Folder(source)
         return
-    with _archive_errors(source, where):
+    with _archive_errors(source, where, kind):
         file = zipfile.ZipFile(source)
     try:
-        with _archive_errors(source, where):
-            members = _Archive(file, where, source)
+        with _archive_errors(source, where, kind):
+            members = _Archive(file, where, source, kind)
         yield members
     finally:
-        with _archive_errors(source, where):
+        with _archive_errors(source, where, kind):
             file.close()
 
 
 @contextlib.contextmanager
-def _archive_errors(source: Path | io.BytesIO, where: str) -> Iterator[None]:
+def _archive_errors(source: Path | io.BytesIO, where: str, kind: str) -> Iterator[None]:
     try:
         with naming_file(source) if isinstance(source, Path) else contextlib.nullcontext():
             yield
@@ -82,15 +87,18 @@ def _archive_errors(source: Path | io.BytesIO, where: str) -> Iterator[None]:
         if isinstance(error.__context__, OSError) and is_of_system(error.__context__):
             with naming_file(where):
                 raise error.__context__ from None
-        raise ValueError(
-            f"{where} is no .keras file, or is damaged or cut off ({error})."
-        ) from error
+        raise ValueError(f"{where} is no {kind}, or is damaged or cut off ({error}).") from error
 
 
 class _Archive:
-    def __init__(self, file: zipfile.ZipFile, where: str, source: Path | io.BytesIO) -> None:
-        self._file, self._where, self._source = file, where, source
+    def __init__(
+        self, file: zipfile.ZipFile, where: str, source: Path | io.BytesIO, kind: str
+    ) -> None:
+        self._file, self._where, self._source, self._kind = file, where, source, kind
         self._members = file.infolist()
+        self._by_name: dict[str, list[zipfile.ZipInfo]] = {}
+        for member in self._members:
+            self._by_name.setdefault(member.filename.replace("\\", "/"), []).append(member)
         if isinstance(source, Path):
             self._size = source.stat().st_size
         else:
@@ -106,10 +114,10 @@ class _Archive:
         return [m.filename.replace("\\", "/") for m in self._members if not m.is_dir()]
 
     def _checked(self, name: str) -> zipfile.ZipInfo:
-        found = [m for m in self._members if m.filename.replace("\\", "/") == name]
+        found = self._by_name.get(name, [])
         if len(found) != 1:
             raise ValueError(
-                f"{self._where} has {len(found)} members {name!r}; a .keras file has one."
+                f"{self._where} has {len(found)} members {name!r}; a {self._kind} has one."
             )
         size, stored = found[0].file_size, found[0].compress_size
         if stored > self._size:  # memory for that would be taken before it is missed
@@ -124,13 +132,19 @@ class _Archive:
         _check_size(self._where, name, size)
         return found[0]
 
+    def size(self, name: str) -> int:
+        return self._checked(name).file_size
+
     def read(self, name: str) -> bytes:
-        with _archive_errors(self._source, self._where):
+        with self._errors():
             return self._file.read(self._checked(name))
+
+    def _errors(self) -> contextlib.AbstractContextManager[None]:
+        return _archive_errors(self._source, self._where, self._kind)
 
     def copy(self, name: str, target: Path) -> None:
         with (
-            _archive_errors(self._source, self._where),
+            self._errors(),
             self._file.open(self._checked(name)) as content,
             open(target, "xb") as file,
         ):
@@ -165,6 +179,9 @@ class _Folder:
     def _refuse_link(path: Path) -> None:
         if path.is_symlink():
             raise ValueError(f"{path} is a link; not allowed in the folder of a model.")
+
+    def size(self, name: str) -> int:
+        return self._checked(name).stat().st_size
 
     def read(self, name: str) -> bytes:
         path = self._checked(name)

@@ -103,6 +103,33 @@ class ModelSaving:
 
         saving.load_weights(self, filepath, skip_mismatch=skip_mismatch, **kwargs)
 
+    def save_pretrained(self, save_directory: PathLike, **kwargs: Any) -> None:
+        """Writes the model to a folder in the form of Hugging Face's hub, with a model card.
+
+        See `kerascnn.saving.save_pretrained`; `kerascnn.saving.load_model` reads the folder.
+
+        Args:
+            save_directory: The folder; it is made if need be.
+            **kwargs: What the card says: `license`, `tags`, `pipeline_tag`, `metrics`, `dataset`
+                and `description`.
+
+        Raises:
+            ValueError: for a model that is not built, and metrics that are no numbers.
+
+        Example:
+
+        >>> import os, tempfile
+        >>> import kerascnn as keras
+        >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        >>> folder = os.path.join(tempfile.mkdtemp(), "tiny")
+        >>> model.save_pretrained(folder, license="mit", pipeline_tag="tabular-regression")
+        >>> keras.saving.load_model(folder).count_params()
+        3
+        """
+        from kerascnn import saving
+
+        saving.save_pretrained(self, save_directory, **kwargs)
+
     def export(
         self,
         filepath: PathLike,

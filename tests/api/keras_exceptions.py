@@ -27,6 +27,16 @@ _MISSING = {
     },
 }
 
+# Constructors with an argument of their own, by the modules that have them.
+_WITH_VARIANTS = {
+    "resnet": "ResNet50 ResNet101 ResNet152",
+    "resnet50": "ResNet50",
+    "mobilenet_v2": "MobileNetV2",
+    "efficientnet": " ".join(f"EfficientNetB{i}" for i in range(8)),
+    "efficientnet_v2": "EfficientNetV2S EfficientNetV2M EfficientNetV2L",
+    "": "MobileNetV3Small MobileNetV3Large",
+}
+
 # These names take other arguments than in Keras. name: reason
 SIGNATURES = (
     {
@@ -36,6 +46,12 @@ SIGNATURES = (
     | {
         f"{name}.image_dataset_from_directory": "may leave broken files out"
         for name in ("utils", "preprocessing")
+    }
+    | {
+        f"applications.{module}{name}": "may be built as in torchvision and timm, by `variant`"
+        for family, names in _WITH_VARIANTS.items()
+        for module in ("", *(f"{m}." for m in family.split()))
+        for name in names.split()
     }
     | {
         "KerasTensor": "is dense: no further arguments for ragged tensors",

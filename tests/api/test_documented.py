@@ -26,7 +26,7 @@ WITHOUT_A_PAGE = ("datasets", "legacy", "preprocessing")
 # What is called to train, use and keep a model. Its examples are worth most.
 ENTRY_POINTS = {
     kerascnn.Model: "compile evaluate export fit load_weights predict predict_on_batch profile "
-    "quantize save save_weights summary test_on_batch to_json train_on_batch",
+    "quantize save save_pretrained save_weights summary test_on_batch to_json train_on_batch",
     kerascnn.Sequential: "add pop",
     kerascnn.layers.Layer: "add_loss add_weight stateless_call",
     kerascnn.GradientTape: "gradient jacobian watch",

@@ -22,6 +22,9 @@ _SHARES = {
     "graph_run": 20_000,
     "tar": 20_000,
     "images": 100_000,  # 20,000 of each format
+    "torch_zip": 20_000,
+    "torch_old": 20_000,
+    "torch_safetensors": 20_000,
 }
 _NEEDED = {"images": "PIL", "tar": "PIL", "onnx": "onnx"}
 
