@@ -41,7 +41,8 @@ struct bfloat16 {
 )";
 
 // GCC calls glibc's functions for vectors where they are declared to exist, which <cmath> does for
-// -ffast-math alone; NaN and infinity keep their meaning here.
+// -ffast-math alone; NaN and infinity keep their meaning here. Before version 13 it defines
+// __FLT16_MAX__ on aarch64 in C++ too, where it has no _Float16.
 constexpr const char* kCppPrelude = R"(
 #include <cmath>
 #include <cstdint>
@@ -78,7 +79,8 @@ inline To kerascnn_bits(From from) {
   memcpy(&to, &from, sizeof(to));
   return to;
 }
-#ifdef __FLT16_MAX__
+#if defined(__FLT16_MAX__) && \
+    (!defined(__aarch64__) || defined(__clang__) || __GNUC__ >= 13)
 typedef _Float16 float16;
 #else
 struct float16 {
