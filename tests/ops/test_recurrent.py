@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import keras
 import numpy as np
 import pytest
-import torch
 
 import kerascnn
 from kerascnn import _core, ops
@@ -15,6 +13,9 @@ from kerascnn.ops.recurrent import gru_sequence, lstm_sequence
 from . import harness
 from .cases_recurrent import CASES
 from .reference import REFERENCES
+
+keras = pytest.importorskip("keras")
+torch = pytest.importorskip("torch")
 
 # Float32 states pass through some steps, each of which rounds the state that the next one reads.
 TOLERANCE = 1e-5
