@@ -246,12 +246,15 @@ def naming_broken_images(name: Any) -> Iterator[None]:
 
     try:
         yield
-    except (OSError, SyntaxError, ValueError, image.DecompressionBombError) as error:
+    except (
+        *(OSError, SyntaxError, ValueError, image.DecompressionBombError),
+        AssertionError,  # Pillow's, for a transparent color without a palette
+    ) as error:
         if is_of_system(error):
             raise
         # Its message shows an address in memory.
         unknown = isinstance(error, UnidentifiedImageError)
-        reason = "its format is none that Pillow knows" if unknown else error
+        reason = "its format is none that Pillow knows" if unknown else str(error) or "damaged"
         raise ValueError(
             f"{name} cannot be read as an image ({reason}). Remove the file, or replace it."
         ) from error
