@@ -1,11 +1,7 @@
 """Data sets for the host, under the names of `tf.data`."""
 
-from kerascnn.data.dataset import (
-    AUTOTUNE,
-    INFINITE_CARDINALITY,
-    UNKNOWN_CARDINALITY,
-    Dataset,
-)
+from kerascnn.data.cardinality import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from kerascnn.data.dataset import AUTOTUNE, Dataset
 from kerascnn.data.elements import TensorSpec
 
 __all__ = [

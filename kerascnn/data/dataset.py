@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from kerascnn import random, trees
-from kerascnn.data import elements, passes
+from kerascnn.data import cardinality, elements, passes
+from kerascnn.data.cardinality import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, check_size
 from kerascnn.ops import dispatch
 
 # As a buffer size or a number of threads, this value leaves the choice to the library.
 AUTOTUNE = -1
-INFINITE_CARDINALITY = -1
-UNKNOWN_CARDINALITY = -2
 _PREFETCHED = 2
 
 
@@ -84,6 +82,12 @@ class Dataset:
                 return item
         raise ValueError("The data set is empty: nothing is known of its elements.")
 
+    def _derived(self, begin: Callable[[Dataset], Iterator[Any]], *about: Any) -> Dataset:
+        """Makes a data set of this one, by the arguments of `Derived`."""
+        from kerascnn.data.derived import Derived
+
+        return Derived(self, begin, *about)
+
     # Iteration ----------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:
@@ -127,13 +131,15 @@ class Dataset:
         """
         from kerascnn.data.indexed import ArraySamples, IndexedDataset
 
-        return IndexedDataset(ArraySamples(_arrays_of(tensors)))
+        return IndexedDataset(ArraySamples(elements.as_arrays(tensors)))
 
     @staticmethod
     def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
         """One element: the arrays as they are."""
-        element = _arrays_of(tensors)
-        return _Source(lambda: iter([element]), 1)
+        from kerascnn.data.derived import Source
+
+        element = elements.as_arrays(tensors)
+        return Source(lambda: iter([element]), 1)
 
     @staticmethod
     def from_generator(
@@ -154,12 +160,14 @@ class Dataset:
             output_signature: Without effect.
             name: Without effect.
         """
+        from kerascnn.data.derived import Source
+
         if not callable(generator):
             raise TypeError(
                 "`generator` must be a function that returns an iterable, so that each pass has a "
                 f"new one. Received: {type(generator).__name__}"
             )
-        return _Source(lambda: iter(generator(*(args or ()))), UNKNOWN_CARDINALITY)
+        return Source(lambda: iter(generator(*(args or ()))), UNKNOWN_CARDINALITY)
 
     @staticmethod
     def from_tar(
@@ -231,43 +239,50 @@ class Dataset:
         >>> [(int(a), int(b)) for a, b in keras.data.Dataset.zip(numbers, numbers.skip(1))]
         [(0, 1)]
         """
+        from kerascnn.data.derived import Zipped
+
         structure = datasets if datasets is not None else args[0] if len(args) == 1 else args
-        return _Zipped(structure)
+        return Zipped(structure)
 
     # Which elements -----------------------------------------------------------------------------
 
     def take(self, count: int, name: str | None = None) -> Dataset:
         """The first `count` elements, all of them where it is negative."""
-        return _Derived(self, lambda s: passes.take(s, count), lambda n: _taken(n, count))
+        return self._derived(lambda s: passes.take(s, count), lambda n: cardinality.taken(n, count))
 
     def skip(self, count: int, name: str | None = None) -> Dataset:
         """All but the first `count` elements, none where it is negative."""
-        return _Derived(self, lambda s: passes.skip(s, count), lambda n: _skipped(n, count))
+        return self._derived(
+            lambda s: passes.skip(s, count), lambda n: cardinality.skipped(n, count)
+        )
 
     def shard(self, num_shards: int, index: int, name: str | None = None) -> Dataset:
         """One of `num_shards` parts: each such element, from `index` on."""
         if not 0 <= index < num_shards:
             raise ValueError(f"index must be from 0 to {num_shards - 1}. Received: index={index}")
-        return _Derived(
-            self,
+        return self._derived(
             lambda s: passes.shard(s, num_shards, index),
-            lambda n: n if n < 0 else -(-max(n - index, 0) // num_shards),
+            lambda n: cardinality.sharded(n, num_shards, index),
         )
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
         """The elements for which `predicate` returns True."""
-        return _Derived(
-            self, lambda s: passes.filter_(s, predicate), lambda n: n and UNKNOWN_CARDINALITY
+        return self._derived(
+            lambda s: passes.filter_(s, predicate), lambda n: n and UNKNOWN_CARDINALITY
         )
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Dataset:
         """The elements `count` times over, without end for None and -1."""
         times = -1 if count is None else count
-        return _Derived(self, lambda s: passes.repeat(s, times), lambda n: _repeated(n, times))
+        return self._derived(
+            lambda s: passes.repeat(s, times), lambda n: cardinality.repeated(n, times)
+        )
 
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
         """The elements of this data set, and then those of another."""
-        return _Joined(self, dataset)
+        from kerascnn.data.derived import Joined
+
+        return Joined(self, dataset)
 
     # What becomes of them -----------------------------------------------------------------------
 
@@ -292,7 +307,9 @@ class Dataset:
         workers = min(8, os.cpu_count() or 1) if num_parallel_calls == AUTOTUNE else 1
         if num_parallel_calls not in (None, AUTOTUNE):
             workers = int(num_parallel_calls)
-        return _Mapped(self, lambda s: passes.map_(s, map_func, workers))
+        from kerascnn.data.derived import Mapped
+
+        return Mapped(self, lambda s: passes.map_(s, map_func, workers))
 
     def batch(
         self,
@@ -315,10 +332,9 @@ class Dataset:
             ValueError: while iterating, for elements of different shapes.
         """
         size = check_size("batch_size", batch_size)
-        return _Derived(
-            self,
+        return self._derived(
             lambda s: passes.batch(s, size, drop_remainder, elements.stacked),
-            lambda n: _batched(n, size, drop_remainder),
+            lambda n: cardinality.batched(n, size, drop_remainder),
             lambda spec: elements.with_leading(spec, size if drop_remainder else None),
         )
 
@@ -344,19 +360,17 @@ class Dataset:
         size = check_size("batch_size", batch_size)
 
         def stack(chunk: list[Any]) -> Any:
-            return _padded(chunk, padded_shapes, padding_values)
+            return elements.padded(chunk, padded_shapes, padding_values)
 
-        return _Derived(
-            self,
+        return self._derived(
             lambda s: passes.batch(s, size, drop_remainder, stack),
-            lambda n: _batched(n, size, drop_remainder),
+            lambda n: cardinality.batched(n, size, drop_remainder),
             None,
         )
 
     def unbatch(self, name: str | None = None) -> Dataset:
         """The rows of batches one by one."""
-        return _Derived(
-            self,
+        return self._derived(
             passes.unbatch,
             lambda n: n if n <= 0 else UNKNOWN_CARDINALITY,
             elements.without_leading,
@@ -384,7 +398,7 @@ class Dataset:
         """
         size = 2**62 if buffer_size is None else check_size("buffer_size", buffer_size)
         seed = random.make_default_seed() if seed is None else seed
-        return _Derived(self, passes.Shuffled(size, seed, reshuffle_each_iteration))
+        return self._derived(passes.Shuffled(size, seed, reshuffle_each_iteration))
 
     def prefetch(self, buffer_size: int, name: str | None = None) -> Dataset:
         """The same elements, made by a thread while those before are used.
@@ -394,7 +408,7 @@ class Dataset:
             name: Without effect.
         """
         size = _PREFETCHED if buffer_size in (None, AUTOTUNE) else buffer_size
-        return _Derived(self, lambda s: passes.prefetch(s, size)) if size else self
+        return self._derived(lambda s: passes.prefetch(s, size)) if size else self
 
     def cache(self, filename: str | os.PathLike[str] = "", name: str | None = None) -> Dataset:
         """The same elements, made once and kept: in memory, or in a file.
@@ -442,7 +456,7 @@ class Dataset:
         def spec(inner: Any) -> Any:
             return elements.TensorSpec((), "int64"), inner
 
-        return _Derived(self, lambda s: passes.enumerate_(s, start), None, spec)
+        return self._derived(lambda s: passes.enumerate_(s, start), None, spec)
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
         """The result of a function of the data set."""
@@ -471,198 +485,3 @@ class Dataset:
         if len(found) != 1:
             raise ValueError("The data set must have exactly one element.")
         return found[0]
-
-
-class _Source(Dataset):
-    """Gives the elements of a function's iterator."""
-
-    def __init__(self, begin: Callable[[], Iterator[Any]], count: int):
-        self._make = begin
-        self._count = count
-
-    def _begin(self) -> Iterator[Any]:
-        return self._make()
-
-    def cardinality(self) -> int:
-        return self._count
-
-
-class _Derived(Dataset):
-    """A data set made of another.
-
-    Args:
-        source: The other one.
-        begin: Makes a pass of it.
-        count: Its cardinality, of that of the source; None where it is the same.
-        spec: The same for the elements' spec; None where the elements have to tell.
-    """
-
-    def __init__(
-        self,
-        source: Dataset,
-        begin: Callable[[Dataset], Iterator[Any]],
-        count: Callable[[int], int] | None = None,
-        spec: Callable[[Any], Any] | None = lambda spec: spec,
-    ):
-        self._source = source
-        self._make = begin
-        self._counted = count
-        self._spec = spec
-        self.class_names = source.class_names
-
-    def _begin(self) -> Iterator[Any]:
-        return self._make(self._source)
-
-    def _generators(self) -> list[np.random.Generator]:
-        own = self._make.orders if isinstance(self._make, passes.Shuffled) else None
-        return [*self._source._generators(), *([] if own is None else [own])]
-
-    def cardinality(self) -> int:
-        count = self._source.cardinality()
-        return count if self._counted is None else self._counted(count)
-
-    @property
-    def element_spec(self) -> Any:
-        if self._spec is None:
-            return super().element_spec
-        return self._spec(self._source.element_spec)
-
-
-class _Mapped(_Derived):
-    """Gives what a function returns for elements."""
-
-    @property
-    def element_spec(self) -> Any:
-        # A batch stays a batch: if the sizes of all parts are unknown, so are the results' sizes.
-        before = trees.flatten(self._source.element_spec)
-        found = elements.spec_of(self._first())
-        if not all(spec.shape[:1] == (None,) for spec in before):
-            return found
-
-        def opened(spec: elements.TensorSpec) -> elements.TensorSpec:
-            return elements.TensorSpec((None, *spec.shape[1:]), spec.dtype)
-
-        return trees.map_structure(lambda s: opened(s) if s.shape else s, found)
-
-
-class _Zipped(Dataset):
-    """Gives the elements of several data sets together."""
-
-    def __init__(self, structure: Any):
-        self._structure = structure
-        self._parts = trees.flatten(structure)
-        if not all(isinstance(part, Dataset) for part in self._parts):
-            kinds = ", ".join(type(part).__name__ for part in self._parts)
-            raise TypeError(f"Dataset.zip takes data sets. Received: {kinds}")
-
-    def _begin(self) -> Iterator[Any]:
-        with contextlib.ExitStack() as stack:
-            open_parts = [stack.enter_context(passes.opened(part)) for part in self._parts]
-            for items in zip(*open_parts, strict=False):
-                yield trees.pack_as(self._structure, list(items))
-
-    def _generators(self) -> list[np.random.Generator]:
-        return [generator for part in self._parts for generator in part._generators()]
-
-    def cardinality(self) -> int:
-        counts = [part.cardinality() for part in self._parts]
-        if UNKNOWN_CARDINALITY in counts:
-            return UNKNOWN_CARDINALITY
-        return min((n for n in counts if n >= 0), default=INFINITE_CARDINALITY)
-
-    @property
-    def element_spec(self) -> Any:
-        return trees.map_structure(lambda part: part.element_spec, self._structure)
-
-
-class _Joined(Dataset):
-    """Gives the elements of one data set after those of another."""
-
-    def __init__(self, first: Dataset, second: Dataset):
-        self._parts = (first, second)
-        self.class_names = first.class_names
-
-    def _begin(self) -> Iterator[Any]:
-        return passes.concatenate(*self._parts)
-
-    def _generators(self) -> list[np.random.Generator]:
-        return [generator for part in self._parts for generator in part._generators()]
-
-    def cardinality(self) -> int:
-        counts = [part.cardinality() for part in self._parts]
-        for unbounded in (INFINITE_CARDINALITY, UNKNOWN_CARDINALITY):
-            if unbounded in counts:
-                return unbounded
-        return sum(counts)
-
-    @property
-    def element_spec(self) -> Any:
-        return elements.merged(*(part.element_spec for part in self._parts))
-
-
-def check_size(name: str, value: Any) -> int:
-    """A number from 1 on.
-
-    Raises:
-        ValueError: for anything else.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name} must be an integer from 1 on. Received: {name}={value!r}")
-    return int(value)
-
-
-def _arrays_of(structure: Any) -> Any:
-    """Makes arrays from lists and arrays, nested in tuples and dictionaries."""
-    if isinstance(structure, dict):
-        return {key: _arrays_of(value) for key, value in structure.items()}
-    if isinstance(structure, tuple):
-        items = [_arrays_of(item) for item in structure]
-        return type(structure)(*items) if hasattr(structure, "_fields") else tuple(items)
-    return elements.as_array(structure)
-
-
-def _padded(chunk: list[Any], shapes: Any, values: Any) -> Any:
-    first = chunk[0]
-    if isinstance(first, dict):
-        return {
-            key: _padded([x[key] for x in chunk], _part(shapes, key), _part(values, key))
-            for key in first
-        }
-    if isinstance(first, (tuple, list)):
-        columns = zip(*chunk, strict=True)
-        return tuple(
-            _padded(list(column), _part(shapes, i), _part(values, i))
-            for i, column in enumerate(columns)
-        )
-    return elements.padded(chunk, shapes, values)
-
-
-def _part(structure: Any, key: Any) -> Any:
-    """Returns one part of a structure, or the value that holds for all parts."""
-    return structure[key] if isinstance(structure, (dict, tuple, list)) else structure
-
-
-def _taken(n: int, count: int) -> int:
-    if count < 0 or n == UNKNOWN_CARDINALITY:
-        return n
-    return count if n == INFINITE_CARDINALITY else min(n, count)
-
-
-def _skipped(n: int, count: int) -> int:
-    if count < 0:
-        return 0
-    return n if n < 0 else max(n - count, 0)
-
-
-def _repeated(n: int, times: int) -> int:
-    if times == 0 or n == 0:
-        return 0
-    if times < 0:
-        return INFINITE_CARDINALITY
-    return n if n < 0 else n * times
-
-
-def _batched(n: int, size: int, drop_remainder: bool) -> int:
-    if n < 0:
-        return n
-    return n // size if drop_remainder else -(-n // size)

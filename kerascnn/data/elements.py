@@ -55,6 +55,16 @@ def as_array(value: Any) -> Any:
     return array
 
 
+def as_arrays(structure: Any) -> Any:
+    """The same for lists and arrays that are nested in tuples and dictionaries."""
+    if isinstance(structure, dict):
+        return {key: as_arrays(value) for key, value in structure.items()}
+    if isinstance(structure, tuple):
+        items = [as_arrays(item) for item in structure]
+        return type(structure)(*items) if hasattr(structure, "_fields") else tuple(items)
+    return as_array(structure)
+
+
 def _array_of_list(value: Any) -> np.ndarray[Any, Any]:
     try:
         array = np.asarray(value)
@@ -135,17 +145,38 @@ def _stack(leaves: list[Any]) -> Any:
     return np.stack(arrays)
 
 
-def padded(leaves: list[Any], shape: Any, value: Any) -> Any:
-    """Arrays of different sizes as one, filled up at the ends.
+def padded(elements: Sequence[Any], shapes: Any, values: Any) -> Any:
+    """Elements of one structure as a batch, filled up at the ends of their axes.
 
     Args:
-        leaves: Arrays of one rank.
-        shape: The size of each axis; None or -1 for the largest one that there is.
-        value: What it is filled up with; None for 0 or empty text.
+        elements: Arrays, or tuples and dictionaries of them. All arrays of a place have one rank.
+        shapes: The size of each axis, None or -1 for the largest one that there is; None for all
+            axes; or a structure of these.
+        values: What arrays are filled up with, None for 0 or empty text; or a structure of these.
 
     Raises:
-        ValueError: for an array that is larger than `shape`.
+        ValueError: for an array that is larger than its shape.
     """
+    first = elements[0]
+    if isinstance(first, dict):
+        return {
+            key: padded([x[key] for x in elements], _part(shapes, key), _part(values, key))
+            for key in first
+        }
+    if isinstance(first, (tuple, list)):
+        columns = zip(*elements, strict=True)
+        return tuple(
+            padded(column, _part(shapes, i), _part(values, i)) for i, column in enumerate(columns)
+        )
+    return _padded(elements, shapes, values)
+
+
+def _part(structure: Any, key: Any) -> Any:
+    """Returns one part of a structure, or the value that holds for all parts."""
+    return structure[key] if isinstance(structure, (dict, tuple, list)) else structure
+
+
+def _padded(leaves: Sequence[Any], shape: Any, value: Any) -> Any:
     arrays = [
         np.asarray(leaf, object) if isinstance(leaf, str) else np.asarray(leaf) for leaf in leaves
     ]

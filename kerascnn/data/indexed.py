@@ -14,7 +14,8 @@ from kerascnn import random, trees
 from kerascnn.data import elements
 from kerascnn.data.ahead import made_ahead
 from kerascnn.data.assembly import PIECE, Assembly
-from kerascnn.data.dataset import Dataset, check_size
+from kerascnn.data.cardinality import check_size
+from kerascnn.data.dataset import Dataset
 
 # So many batches are in the making while one is used.
 _BATCHES_AHEAD = 2

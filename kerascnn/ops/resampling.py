@@ -159,11 +159,11 @@ def resize_array(
         top, left, height, width = crop_box(height, width, *size)
     elif pad_to_aspect_ratio:
         rows, columns = pad_margins(height, width, *size)
-        image = np.pad(image, ((rows, rows), (columns, columns), (0, 0)))
-        height, width = image.shape[:2]
-    row_indices, row_shares = _axis_taps(height, size[0], method)
-    column_indices, column_shares = _axis_taps(width, size[1], method)
-    row_indices, column_indices = row_indices + np.int32(top), column_indices + np.int32(left)
+        top, left, height, width = -rows, -columns, height + 2 * rows, width + 2 * columns
+    row_indices, row_shares = _inside(*_axis_taps(height, size[0], method), top, image.shape[0])
+    column_indices, column_shares = _inside(
+        *_axis_taps(width, size[1], method), left, image.shape[1]
+    )
     if image.dtype == np.uint8:
         return _core.resample_image(
             image, row_indices, row_shares, column_indices, column_shares
@@ -178,8 +178,22 @@ def _axis_taps(size: int, new_size: int, method: str) -> tuple[Array, Array]:
     if size == new_size and method not in ("gaussian", "mitchellcubic"):
         indices, shares = np.arange(size, dtype="int32")[:, None], np.ones((size, 1))
     else:
-        indices, shares = taps(weights(size, new_size, method))
+        # Not what `weights` keeps: matrices of photographs of many sizes are gigabytes.
+        indices, shares = taps(weights.__wrapped__(size, new_size, method))
     return _read_only(indices), _read_only(shares.astype("float32"))
+
+
+def _inside(indices: Array, shares: Array, first: int, size: int) -> tuple[Array, Array]:
+    """The taps of a part of an axis that begins at `first`, on the axis of `size` pixels itself.
+
+    Black pixels beside the image are none of it: what they add is nothing of some other pixel. A
+    strip of 65,535 x 1 pixels would be a square of 4 gigabytes if they were there.
+    """
+    indices = indices + np.int32(first)
+    if first >= 0:
+        return indices, shares
+    is_inside = (indices >= 0) & (indices < size)
+    return indices.clip(0, size - 1), np.where(is_inside, shares, np.float32(0.0))
 
 
 def _weighted(image: Array, axis: int, indices: Array, shares: Array) -> Array:

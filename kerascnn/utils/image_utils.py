@@ -246,22 +246,25 @@ def naming_broken_images(name: Any) -> Iterator[None]:
 
     try:
         yield
-    except (OSError, SyntaxError, ValueError, image.DecompressionBombError) as error:
+    except (
+        *(OSError, SyntaxError, ValueError, image.DecompressionBombError),
+        AssertionError,  # Pillow's, for a transparent color without a palette
+    ) as error:
         if is_of_system(error):
             raise
         # Its message shows an address in memory.
         unknown = isinstance(error, UnidentifiedImageError)
-        reason = "its format is none that Pillow knows" if unknown else error
+        reason = "its format is none that Pillow knows" if unknown else str(error) or "damaged"
         raise ValueError(
             f"{name} cannot be read as an image ({reason}). Remove the file, or replace it."
         ) from error
 
 
 def _rounded(pixels: np.ndarray) -> np.ndarray:
-    """The nearest of the 256 numbers to each pixel."""
-    result = np.empty(pixels.shape, "uint8")
-    np.copyto(result, np.rint(pixels).clip(0, 255), casting="unsafe")
-    return result
+    """The nearest of the 256 numbers to each pixel; uses the memory of `pixels` meanwhile."""
+    np.rint(pixels, out=pixels)
+    np.clip(pixels, 0, 255, out=pixels)
+    return pixels.astype("uint8")
 
 
 def _check_pixels(width: int, height: int, channels: int, stored: int) -> None:
@@ -359,6 +362,8 @@ class ImageReader:
                 return pixels
         with pillow("image_dataset_from_directory").open(io.BytesIO(content)) as img:
             channels = max(len(img.getbands()), len(_MODES[self.color_mode]))
+            if img.format == "WEBP":  # its decoder has canvases of its own beside the image
+                channels += 2
             _check_pixels(img.width, img.height, channels, len(content))
             if is_jpeg and self.scaled_decoding:
                 img.draft(None, self._needed_of(img))

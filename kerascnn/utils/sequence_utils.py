@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn.data.dataset import Dataset, check_size
+from kerascnn.data.cardinality import check_size
+from kerascnn.data.dataset import Dataset
 from kerascnn.data.indexed import IndexedDataset
 from kerascnn.utils.directory import check_format
 

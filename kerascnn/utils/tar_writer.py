@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from kerascnn.data.dataset import check_size
+from kerascnn.data.cardinality import check_size
 from kerascnn.data.tar_files import BLOCK
 from kerascnn.data.tar_index import split_name
 from kerascnn.data.tar_samples import IMAGES

@@ -14,10 +14,8 @@ and `fit` trains on them in mixed_bfloat16. It prints, as it goes, for each sour
 - for `folder` and `tar`, what the data set gives alone, without a model: the decoders' limit, and
   the processor time of an image.
 
-`nvimgcodec` is what NVIDIA's decoder (the package nvidia-nvimgcodec-cu13) gives alone on the GPU:
-whole images in its memory, not resized. Without the package or a GPU it is left out. `folder,
-float32` has the pixels as `image_dataset_from_directory` gives them by default. What would begin
-after --limit seconds is left out, and the output says so.
+`folder, float32` has the pixels as `image_dataset_from_directory` gives them by default. What would
+begin after --limit seconds is left out, and the output says so.
 """
 
 from __future__ import annotations
@@ -239,26 +237,6 @@ def alone(dataset: Any) -> tuple[float, float]:
     return count / elapsed, (time.process_time() - computed) / count * 1e3
 
 
-def nvimgcodec_alone(paths: list[Path], batch: int) -> float:
-    """Images/s of NVIDIA's decoder from bytes on the host to pixels on the GPU."""
-    from nvidia import nvimgcodec
-
-    decoder = nvimgcodec.Decoder(device_id=0)
-    contents = [path.read_bytes() for path in paths[: 8 * batch]]
-    count, begin = 0, time.perf_counter()
-    for turn in range(5):
-        if turn == 1:  # the first one is for what is loaded late
-            count, begin = 0, time.perf_counter()
-        for first in range(0, len(contents), batch):
-            streams = [nvimgcodec.CodeStream(c) for c in contents[first : first + batch]]
-            images = decoder.decode(streams)
-            if any(image is None for image in images):
-                raise ValueError("nvimgcodec could not decode a photograph")
-            count += len(images)
-    np.asarray(images[-1].cpu())  # waits for the last one
-    return count / (time.perf_counter() - begin)
-
-
 class Report:
     """Prints rows and keeps them."""
 
@@ -306,11 +284,6 @@ def run(keras: Any, args: argparse.Namespace, root: Path, report: Report) -> Non
         if name != "disk cache":
             report.alone(name, *alone(dataset))
         report.fit(name, *measured(keras, model, args, args.images, Waits(dataset)))
-    if report.has_time("nvimgcodec"):
-        try:
-            report.alone("nvimgcodec", nvimgcodec_alone(sources._paths, args.batch))
-        except (ImportError, RuntimeError, ValueError) as error:
-            say(f"nvimgcodec is left out: {str(error)[:200]}")
     if report.has_time("folder, float32"):
         dataset = sources.folder("float32")
         report.fit("folder, float32", *measured(keras, model, args, args.images, Waits(dataset)))

@@ -2,6 +2,7 @@
 
 import io
 import struct
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -47,6 +48,33 @@ def test_resizing_has_the_bits_of_numpy(channels, method, options, rng):
         by_numpy = resampling.resize_array(image.astype("uint16"), size, method, **options)
         assert own.dtype == by_numpy.dtype == np.float32
         np.testing.assert_array_equal(own, by_numpy)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("height, width", [(17, 23), (40, 9), (1, 31)])
+def test_padding_is_black_pixels_around_the_image(method, height, width, rng):
+    image = rng.integers(1, 256, (height, width, 3), dtype=np.uint8)
+    for size in ((9, 11), (31, 23), (5, 50), (1, 1)):
+        rows, columns = resampling.pad_margins(height, width, *size)
+        black = np.zeros((height + 2 * rows, width + 2 * columns, 3), "uint8")
+        black[rows : rows + height, columns : columns + width] = image
+        np.testing.assert_array_equal(
+            resampling.resize_array(image, size, method, pad_to_aspect_ratio=True),
+            resampling.resize_array(black, size, method),
+        )
+
+
+@pytest.mark.parametrize("shape", [(1, 65535, 3), (65535, 1, 3)])
+def test_a_strip_is_not_made_a_square_of_gigabytes(shape):
+    image = np.full(shape, 255, "uint8")
+    tracemalloc.start()
+    try:
+        resized = resampling.resize_array(image, (3, 3), "area", pad_to_aspect_ratio=True)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 100e6  # the square has 12.9 GB
+    assert resized.sum() == pytest.approx(9 * 255 * 3 / 65535, rel=1e-3)
 
 
 def test_views_are_resized_as_their_copies(rng):
@@ -216,12 +244,23 @@ def claims_65500_pixels(content):
     return content[:place] + struct.pack(">HH", 65500, 65500) + content[place + 4 :]
 
 
+def without_a_palette():
+    """A PNG file of colors by numbers, one of them transparent, that lacks the table of them."""
+    stream = io.BytesIO()
+    pil_image.new("P", (4, 4)).save(stream, "png", transparency=0)
+    content = stream.getvalue()
+    place = content.index(b"PLTE") - 4
+    length = int.from_bytes(content[place : place + 4], "big")
+    return content[:place] + content[place + 12 + length :]
+
+
 BROKEN = {
     "empty": lambda jpeg: b"",
     "no image": lambda jpeg: b"these are words",
     "cut short": lambda jpeg: jpeg[: len(jpeg) // 2],
     "header only": lambda jpeg: jpeg[:20],
     "bomb": claims_65500_pixels,
+    "no palette": lambda _: without_a_palette(),
 }
 
 
