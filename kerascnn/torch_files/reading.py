@@ -147,14 +147,16 @@ def _read_old(path: Path, key: str | None) -> Arrays:
         if len(parts) == 1 and value != _MAGIC:
             raise ValueError(f"{path} is a pickle, but no file of torch.save. {pickles.WAY_OUT}")
     if parts[1] != _VERSION or not isinstance(parts[4], list):
-        raise ValueError(f"{path} is damaged: expected version {_VERSION}, found {parts[1]!r:.50}.")
+        raise ValueError(
+            f"{path} is damaged: expected version {_VERSION}, found {_shown(parts[1])}."
+        )
     tensors = _tensors_of(parts[3], path, key)
     known = _all_storages(path, parts[3])
     numbers = {}
     for name in parts[4]:
         storage = known.get(name) if isinstance(name, str) else None
         if storage is None:
-            raise ValueError(f"{path} is damaged: no tensor has the storage {name!r:.50}.")
+            raise ValueError(f"{path} is damaged: no tensor has the storage {_shown(name)}.")
         size = storage.count * dtypes.ITEMSIZE[storage.dtype]
         count, begin = int.from_bytes(content[place : place + 8], "little"), place + 8
         if count != storage.count or size > len(content) - begin:
@@ -166,6 +168,11 @@ def _read_old(path: Path, key: str | None) -> Arrays:
         place = begin + size
         numbers[name] = _numbers(memoryview(content)[begin:place], storage.dtype, "little")
     return _arrays(path, tensors, numbers)
+
+
+def _shown(value: Any) -> str:
+    """Returns a short text for a value; that of lists in lists would recurse."""
+    return repr(value)[:50] if isinstance(value, (str, int)) else f"a {type(value).__name__}"
 
 
 def _unpickled(path: Path, content: bytes) -> Any:

@@ -188,6 +188,8 @@ def test_old_files(tmp_path):
     refused(good[:100], "damaged", tmp_path)
     refused(b"hello", "no file of torch.save", tmp_path)
     refused(b"", "no file of torch.save", tmp_path)
+    deep = good.replace(writing.number(1001), b"]" * 3000 + b"a" * 2999)
+    refused(deep, "expected version 1001, found a list", tmp_path)
     refused(pickle.dumps({"w": 1}, 2), "a pickle, but no file of torch.save", tmp_path)
 
 
