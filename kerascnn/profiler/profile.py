@@ -28,7 +28,7 @@ class Profile:
     Example:
 
     >>> with keras.device("cpu"), keras.profiler.trace() as profile:
-    ...     y = keras.ops.exp(keras.ops.ones((3,)))
+    ...     y = keras.ops.exp(keras.ops.convert_to_tensor([0.0, 1.0]))
     >>> isinstance(profile, keras.profiler.Profile), profile.steps
     (True, 1)
     >>> [row["op"] for row in profile.rows]

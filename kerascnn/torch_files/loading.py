@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kerascnn.saving.state import Plan, carry_out
 from kerascnn.torch_files import layers as torch_layers
 from kerascnn.torch_files.reading import Arrays, PathLike, read_torch_weights
+
+if TYPE_CHECKING:
+    from kerascnn.saving.state import Plan
 
 # For a layer: the name of a module, the names of tensors for each weight, or None to leave it.
 Place = str | Sequence[str] | None
@@ -91,6 +93,8 @@ def load_tensors(
     """
     tensors = without_wrappers(tensors)
     units = list(torch_layers.units(model))
+    from kerascnn.saving.state import Plan, carry_out
+
     plan = Plan()
     if names is None:
         places = _in_order(model, units, tensors, path)
