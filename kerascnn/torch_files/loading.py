@@ -91,6 +91,8 @@ def load_tensors(
         skip_mismatch: See there.
         spare: Names, or beginnings of names, of tensors that may be left.
     """
+    from kerascnn.saving.state import Plan, carry_out
+
     tensors = without_wrappers(tensors)
     units = list(torch_layers.units(model))
     from kerascnn.saving.state import Plan, carry_out
