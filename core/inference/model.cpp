@@ -49,12 +49,6 @@ bool can_be_cast(DType given, DType wanted) {
   return given == wanted || is_floating(wanted) || (!is_floating(given) && wanted != DType::Bool);
 }
 
-struct CompiledSizes {
-  AxisSizes sizes;
-  std::vector<DType> dtypes;
-  std::shared_ptr<Program> program;
-};
-
 // The memory that was lent, from a row on.
 Tensor lent(const ArrayView& array, int64_t first_row, const TensorSpec& spec) {
   const int64_t row_bytes =
@@ -67,6 +61,12 @@ Tensor lent(const ArrayView& array, int64_t first_row, const TensorSpec& spec) {
 }  // namespace
 
 struct Model::Impl {
+  struct CompiledSizes {
+    AxisSizes sizes;
+    std::vector<DType> dtypes;
+    std::shared_ptr<Program> program;
+  };
+
   Device device;
   ModelFile file;
   inference::Arrays arrays;
