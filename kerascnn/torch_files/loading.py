@@ -95,8 +95,6 @@ def load_tensors(
 
     tensors = without_wrappers(tensors)
     units = list(torch_layers.units(model))
-    from kerascnn.saving.state import Plan, carry_out
-
     plan = Plan()
     if names is None:
         places = _in_order(model, units, tensors, path)
