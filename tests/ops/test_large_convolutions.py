@@ -174,3 +174,48 @@ def test_bias_and_activation_of_large_results(name, has_bias, activation, dtype,
     if dtype == "float32":
         part = 0 if device == "cpu" else 2**-10
     np.testing.assert_allclose(found, wanted, rtol=0, atol=part * np.nanmax(np.abs(wanted)))
+
+
+# 1x1 kernels with more than 2^26 products and an activation that cuDNN does not have: GPUs have a
+# kernel that takes 128 rows and columns and 32 or 64 channels at a time, and there are rests of each.
+POINTWISE = {
+    "few_channels": ((37, 45, 43, 16), 96),
+    "few_filters": ((13, 64, 61, 24), 72),
+    "two_slices": ((23, 31, 29, 40), 240),
+    "many_filters": ((11, 14, 13, 192), 1160),
+    "many_channels": ((9, 17, 19, 328), 136),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("activation", ["clipped_relu", "silu", "gelu"])
+@pytest.mark.parametrize("name", POINTWISE)
+def test_pointwise_convolutions_with_an_activation(name, activation, dtype, device, rng):
+    """NaN in a pixel gets into its own results and nowhere else."""
+    images, filters = POINTWISE[name]
+    assert np.prod(images) * filters > 2**26
+    if device == "cpu":  # which has no kernel for many
+        images = (2, *images[1:])
+    has_bias = name != "few_filters"
+    inputs = [rng.integers(-4, 5, shape) / 4 for shape in (images, (1, 1, images[3], filters))]
+    inputs[0][1, 5, 7, 0] = np.nan
+    if has_bias:
+        inputs.append(rng.integers(-4, 5, filters) / 4)
+    attributes: dict[str, Any] = {
+        "strides": [1, 1],
+        "padding": [0] * 4,
+        "dilations": [1, 1],
+        "groups": 1,
+        "activation": activation,
+        "activation_alpha": 6.0 if activation == "clipped_relu" else 0.0,
+    }
+    with np.errstate(invalid="ignore"):
+        wanted = REFERENCES["conv2d"](*inputs, **attributes)
+    narrow = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    tensors = [_core.from_numpy(a.astype(narrow), device) for a in inputs]
+    found = _core.apply("conv2d", tensors, attributes)[0].numpy().astype(np.float64)
+    assert np.isnan(wanted).sum() == filters
+    # The sums are exact. Each result is rounded once or twice, and in float32 exp, a sum and a
+    # quotient make errors of a few units in the last place.
+    part = (16 if dtype == "float32" else 2) * float(ml_dtypes.finfo(narrow).eps)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=part * np.nanmax(np.abs(wanted)))

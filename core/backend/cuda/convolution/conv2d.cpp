@@ -86,6 +86,13 @@ bool suits_tf32(const Conv2DCall& call) {
   return channels <= 32 && depth <= 288 && is_small;
 }
 
+// It saves a pass over the result. A long sum is arithmetic, at which the libraries' kernels are
+// faster.
+bool suits_pointwise(const Conv2DCall& call) {
+  const Conv2DGeometry& g = call.geometry;
+  return g.num_products() > int64_t{1} << 26 && g.input_channels <= 384;
+}
+
 // Smaller ones are over before a ring of stages is full.
 bool suits_warpgroups(const Conv2DCall& call) {
   return call.geometry.num_products() >= int64_t{1} << 29;
@@ -134,6 +141,7 @@ OwnCandidates own_candidates(const Conv2DCall& call, const OwnKernels& own) {
   };
   add(true, "kerascnn depthwise", plan_conv2d_depthwise);
   add(suits_narrow(call), "kerascnn narrow", plan_conv2d_narrow);
+  add(suits_pointwise(call), "kerascnn pointwise", plan_conv2d_pointwise);
   add(suits_tiled(call), "kerascnn tiled", own.tiled);
   add(suits_tf32(call), "kerascnn tf32", own.tf32);
   add(suits_warpgroups(call), "kerascnn warpgroups", plan_conv2d_wgrad_warpgroups);

@@ -2,7 +2,8 @@
 // that fits, or of those for larger convolutions the one that is the fastest by the clock:
 //   conv2d_depthwise.cu  own, any but float64: a kernel of up to 7 x 7 for each channel
 //   conv2d_narrow.cu  own, few taps, many results, TF32 and 16 bits: tensor cores, first layers
-//   conv2d_tiled.cu   own, float32, little arithmetic: bands of the input in shared memory
+//   conv2d_pointwise.cu  own, TF32 and 16 bits: tensor cores, 1x1 kernels with any activation but
+//   relu conv2d_tiled.cu   own, float32, little arithmetic: bands of the input in shared memory
 //   conv2d_tf32.cu    own, float32 with TF32 allowed, few channels: tensor cores
 //   conv2d_wgrad_warpgroups.cu  own, the gradient of 3x3 kernels, TF32, Hopper: many channels
 //   conv2d_product.cu cuBLASLt: 1x1 kernels, and few input channels
@@ -46,6 +47,10 @@ std::unique_ptr<Kernel> plan_conv2d_depthwise(const Conv2DCall& call);
 // groups, more than 32 taps, output channels that are no multiple of 32, rows of the input that are
 // too long for shared memory.
 std::unique_ptr<Kernel> plan_conv2d_narrow(const Conv2DCall& call);
+
+// Forward. Null where the call does not fit: dtype, TF32 not allowed, kernels but 1x1, strides,
+// groups, channels whose rows are no multiples of 16 bytes, an activation that has no kernel here.
+std::unique_ptr<Kernel> plan_conv2d_pointwise(const Conv2DCall& call);
 
 // Null where the call does not fit (dtype, groups, a band of the input larger than shared memory;
 // stride for dgrad).

@@ -146,6 +146,37 @@ inline __device__ __noinline__ float activate_one(Activation activation, float x
   return activate(activation, x, alpha);
 }
 
+template <Activation kActivation, int kRows, int kColumns>
+__device__ __forceinline__ void activate_tile(float (&sum)[kRows][kColumns][kPair], float alpha) {
+#pragma unroll
+  for (int i = 0; i < kRows * kColumns * kPair; ++i) {
+    float& x = sum[i / kPair / kColumns][i / kPair % kColumns][i % kPair];
+    x = activate(kActivation, x, alpha);
+  }
+}
+
+// Activations of usual networks are part of the kernel: a call takes longer than they do.
+template <int kRows, int kColumns>
+__device__ __forceinline__ void activate_tile(Activation activation,
+                                              float (&sum)[kRows][kColumns][kPair], float alpha) {
+  switch (activation) {
+    case Activation::Linear:
+      return;
+    case Activation::Relu:
+      return activate_tile<Activation::Relu>(sum, alpha);
+    case Activation::ClippedRelu:
+      return activate_tile<Activation::ClippedRelu>(sum, alpha);
+    case Activation::Silu:
+      return activate_tile<Activation::Silu>(sum, alpha);
+    default:
+#pragma unroll
+      for (int i = 0; i < kRows * kColumns * kPair; ++i) {
+        float& x = sum[i / kPair / kColumns][i / kPair % kColumns][i % kPair];
+        x = activate_one(activation, x, alpha);
+      }
+  }
+}
+
 template <typename T>
 struct Ends {
   const T* bias;  // may be null
@@ -261,18 +292,7 @@ __global__ void __launch_bounds__(kBlock, kBlocks)
     }
   }
 
-  if (!Taps::kGradient && ends.activation != Activation::Linear) {
-#pragma unroll
-    for (int o = 0; o < kRows; ++o) {
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-#pragma unroll
-        for (int k = 0; k < kPair; ++k) {
-          sum[o][c][k] = activate_one(ends.activation, sum[o][c][k], ends.alpha);
-        }
-      }
-    }
-  }
+  if (!Taps::kGradient) activate_tile(ends.activation, sum, ends.alpha);
   T* to = result + ((n * l.result_height + row) * l.result_width + column) * l.channels + channel;
   const int row_size = l.result_width * l.channels;
 #pragma unroll
