@@ -9,7 +9,7 @@ import numpy as np
 
 import kerascnn as keras
 from kerascnn import _core
-from kerascnn.distribution import processes
+from kerascnn.distribution import processes, replicas
 from kerascnn.tracing import Trace
 
 if __package__:
@@ -268,6 +268,15 @@ def shared(makers, epochs):
 
 def sharded():
     return shared(some_optimizers(), 2)
+
+
+def sharded_in_messages():
+    """Gradients in several messages, of which some are for one process alone."""
+    before, replicas._BUCKET_BYTES = replicas._BUCKET_BYTES, 64
+    try:
+        return shared({"sgd": lambda: keras.optimizers.SGD(0.1, momentum=0.9)}, 1)
+    finally:
+        replicas._BUCKET_BYTES = before
 
 
 def sharded_all():

@@ -35,6 +35,7 @@ SAME = (
     "gathering",
     "gathering_by_hand",
     "sharded",
+    "sharded_in_messages",
     "sharded_loops",
     "shared_files",
     "digits",
@@ -216,6 +217,8 @@ def test_hooks_and_files(runs):
 def test_shared_state_changes_no_bit(runs, size):
     found = results(runs(size), "sharded")
     assert [found[f"{name}_same"] for name in ("adam", "scaled")] == [True] * 2
+    # A process to which no weight of a message belongs takes part in it, too.
+    assert results(runs(size), "sharded_in_messages")["sgd_same"]
 
 
 @pytest.mark.parametrize("size", [2, 3])
