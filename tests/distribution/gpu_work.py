@@ -177,6 +177,28 @@ def net_c_momentum():
     return with_optimizer(keras.optimizers.SGD(0.02, momentum=0.9, global_clipnorm=1.0))
 
 
+def net_c_adam():
+    return with_optimizer(keras.optimizers.Adam(1e-4))
+
+
+def sharing(job):
+    """Each process has the state of its own weights: one of them has no weight of some message."""
+    with keras.distribution.DataParallel(shard_optimizer_state=True).scope():
+        return job()
+
+
+def net_c_momentum_sharing():
+    return sharing(net_c_momentum)
+
+
+def net_c_adam_sharing():
+    return sharing(net_c_adam)
+
+
+def net_c_gathered_sharing():
+    return sharing(net_c_gathered)
+
+
 def main(folder, *jobs):
     keras.distribution.initialize()
     named = os.environ.get("KERASCNN_TEST_DEVICES")
