@@ -16,10 +16,6 @@ from kerascnn.distribution.launch import find_world
 _distribution: DataParallel | None = None
 
 
-# A training on two H200 with the state in parts ended with an error that is not understood yet.
-_GPUS_SHARE = False
-
-
 class DataParallel:
     """Each device has all weights and computes a share of each batch.
 
@@ -38,13 +34,12 @@ class DataParallel:
             own samples. Arrays are always the same in all processes.
         shard_optimizer_state: whether each process has the optimizer's state of its own part of the
             weights only (ZeRO's first stage), which it updates for all. Weights end with the same
-            values; files of models are written by all processes together. On CPUs only.
+            values; files of models are written by all processes together.
 
     Raises:
         ValueError: for `device_mesh` together with `devices`, a device listed twice or not there,
             CPUs together with GPUs, devices that are not those of all processes, and
             `shard_optimizer_state` with several devices in one process.
-        NotImplementedError: for `shard_optimizer_state` on GPUs.
         RuntimeError: where a launcher has started several processes and `initialize()` was not
             called, and where this one computes on another device than it joined the others with.
 
@@ -93,13 +88,6 @@ class DataParallel:
                 "shard_optimizer_state=True is for several processes. The devices of this one, "
                 f"{self.num_model_replicas}, have all state each. Start one process for each "
                 f"(torchrun --nproc-per-node {self.num_model_replicas} ...), or leave it False."
-            )
-        is_alone = processes.num_processes() == 1
-        on_gpus = processes.device_kind() == "gpu" and not _GPUS_SHARE
-        if self.shard_optimizer_state and on_gpus and not is_alone:
-            raise NotImplementedError(
-                "shard_optimizer_state=True is for processes that train on CPUs so far. Leave it "
-                "False on GPUs: each then has the whole state."
             )
 
     @property

@@ -47,6 +47,17 @@ struct Affine {
   ValueId product = call(graph, "matmul", {a, b}, kPlain);
 };
 
+// Other processes wait for it there.
+TEST(a_sum_for_another_process_stays_beside_a_fusion) {
+  Affine net;
+  const Attributes attributes = {{"processes", int64_t{1}}, {"owners", Shape{0}}, {"factor", 1.0}};
+  (void)call(net.graph, "reduce_to_owners", {net.c}, attributes);
+  net.rooted.outputs = {call(net.graph, "tanh", {net.product})};
+  const RootedGraph joined = fuse(net.rooted, kAffine);
+  CHECK_EQUAL(count_nodes(joined.graph, "fused"), 1u);
+  CHECK_EQUAL(count_nodes(joined.graph, "reduce_to_owners"), 1u);
+}
+
 TEST(operands_of_a_sum_are_found_in_either_order) {
   for (const bool first : {true, false}) {
     Affine net;

@@ -141,24 +141,62 @@ def net_c_in_buckets():
         return net_c_at_once()
 
 
-def net_c_gathering():
-    """Updates of every fourth step: 50 steps an epoch, so that one ends between two of them."""
+def with_optimizer(optimizer, epochs=2, order=None):
+    """Net C; with `order` batches are the same in each epoch, and their samples in this order."""
     model = build(keras, Case.parse("C"), scaled=True)
-    optimizer = keras.optimizers.SGD(0.05, gradient_accumulation_steps=4)
     model.compile(optimizer, "sparse_categorical_crossentropy")
     x, y = images(28, 1, 64)
-    history = model.fit(x, y, 64, epochs=3, verbose=0)
+    if order is not None:
+        rows = (np.arange(STEPS)[:, None] * 64 + order).reshape(-1)
+        x, y = x[rows], y[rows]
+    history = model.fit(x, y, 64, epochs=epochs, shuffle=order is None, verbose=0)
     return {**weights_of(model), "losses": np.array(history.history["loss"])}
+
+
+def net_c_gathering():
+    """Updates of every fourth step: 50 steps an epoch, so that one ends between two of them."""
+    return with_optimizer(keras.optimizers.SGD(0.01, gradient_accumulation_steps=4), 3)
+
+
+def gathered(order):
+    optimizer = keras.optimizers.SGD(0.003, momentum=0.5, gradient_accumulation_steps=4)
+    return with_optimizer(optimizer, order=order)
+
+
+def net_c_gathered():
+    return gathered(np.arange(64))
+
+
+def net_c_gathered_otherwise():
+    """What changes by rounding alone: gradients add up the samples of a batch in another order."""
+    return gathered(np.random.default_rng(1).permutation(64))
 
 
 def net_c_momentum():
     """With state, and gradients that are shortened together."""
-    model = build(keras, Case.parse("C"), scaled=True)
-    optimizer = keras.optimizers.SGD(0.02, momentum=0.9, global_clipnorm=1.0)
-    model.compile(optimizer, "sparse_categorical_crossentropy")
-    x, y = images(28, 1, 64)
-    history = model.fit(x, y, 64, epochs=2, verbose=0)
-    return {**weights_of(model), "losses": np.array(history.history["loss"])}
+    return with_optimizer(keras.optimizers.SGD(0.02, momentum=0.9, global_clipnorm=1.0))
+
+
+def net_c_adam():
+    return with_optimizer(keras.optimizers.Adam(1e-4))
+
+
+def sharing(job):
+    """Each process has the state of its own weights: one of them has no weight of some message."""
+    with keras.distribution.DataParallel(shard_optimizer_state=True).scope():
+        return job()
+
+
+def net_c_momentum_sharing():
+    return sharing(net_c_momentum)
+
+
+def net_c_adam_sharing():
+    return sharing(net_c_adam)
+
+
+def net_c_gathered_sharing():
+    return sharing(net_c_gathered)
 
 
 def main(folder, *jobs):

@@ -9,7 +9,7 @@ import numpy as np
 
 import kerascnn as keras
 from kerascnn import _core
-from kerascnn.distribution import processes
+from kerascnn.distribution import processes, replicas
 from kerascnn.tracing import Trace
 
 if __package__:
@@ -144,7 +144,8 @@ def ended_gathering(folder):
 
 def owned_arrays(rank, dtype):
     """What a process gives."""
-    shapes = ((3, 5), (), (0, 4), (701,), (7, 100), (1,))
+    # GPUs bring the small ones together, and send the last ones by themselves.
+    shapes = ((3, 5), (), (0, 4), (701,), (7, 100), (1,), (20_000,), (9_000, 2))
     arrays = [numbers(*shape, seed=[rank, i]) for i, shape in enumerate(shapes)]
     return [keras.ops.convert_to_tensor(np.asarray(a) * 10.0**rank, dtype) for a in arrays]
 
@@ -268,6 +269,15 @@ def shared(makers, epochs):
 
 def sharded():
     return shared(some_optimizers(), 2)
+
+
+def sharded_in_messages():
+    """Gradients in several messages, of which some are for one process alone."""
+    before, replicas._BUCKET_BYTES = replicas._BUCKET_BYTES, 64
+    try:
+        return shared({"sgd": lambda: keras.optimizers.SGD(0.1, momentum=0.9)}, 1)
+    finally:
+        replicas._BUCKET_BYTES = before
 
 
 def sharded_all():

@@ -18,6 +18,7 @@ from .test_training import (
     TOLERANCE,
     check_equal,
     check_owned,
+    check_state_bytes,
     results,
 )
 
@@ -28,13 +29,14 @@ AT_ONCE = (
     "net_c_gathering",
     "net_c_momentum",
 )
-JOBS = ("sums", "net_c", *AT_ONCE, "small_resnet", "mixed")
+GATHERED = ("net_c_gathered", "net_c_gathered_otherwise")
+SHARED = ("net_c_momentum", "net_c_adam", "net_c_gathered")  # and the same with state in parts
+SHARING = ("net_c_adam", *(f"{job}_sharing" for job in SHARED))
+JOBS = ("sums", "net_c", *AT_ONCE, *GATHERED, *SHARING, "small_resnet", "mixed")
 # In float32 without TF32 after 50 steps, of plain SGD, and of a network with batch normalization.
 NEAR = {"net_c": 1e-4, **dict.fromkeys(AT_ONCE, 1e-3), "small_resnet": 1e-2}
 # What other processes' work.py does needs no more of a GPU than the ops of dense layers.
-# GPUs have the whole state each.
-FLOAT64 = tuple(job for job in SAME if job != "digits" and not job.startswith("shar"))
-LONE = tuple(job for job in OTHERS if job not in ("state_bytes", "resumed_sharing"))
+FLOAT64 = tuple(job for job in SAME if job != "digits")
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +80,32 @@ def test_two_gpus_train_as_one(runs, job):
         assert distance < 10 * NEAR[job], name
 
 
+def test_gathered_gradients_are_those_of_one_gpu(runs):
+    """One GPU ends elsewhere, too, where it adds up samples in another order: as far, about."""
+    one, otherwise = (results(runs(1), job) for job in GATHERED)
+    two = results(runs(2), "net_c_gathered")
+    assert one["losses"][-1] < 0.9 * one["losses"][0]
+    for name, value in one.items():
+        scale = np.abs(value).max()
+        by_rounding = np.abs(otherwise[name] - value).max() / scale
+        distance = np.abs(two[name] - value).max() / scale
+        print(f"{name}: {distance:.2g}, by rounding {by_rounding:.2g}")
+        assert by_rounding < 1e-3, name
+        assert distance < 8 * max(by_rounding, 1e-6), name
+
+
 def test_sums_in_many_messages_are_the_same(runs):
     whole, parts = (results(runs(2), job) for job in ("net_c_at_once", "net_c_in_buckets"))
     check_equal(parts, whole, {"rtol": 1e-6, "atol": 1e-7})
+
+
+@pytest.mark.parametrize("job", SHARED)
+def test_state_in_parts_changes_no_bit(runs, job):
+    """With two GPUs there is one addition for each element, whoever gets its result."""
+    whole, parts = results(runs(2), job), results(runs(2), f"{job}_sharing")
+    assert whole["losses"][-1] < 0.95 * whole["losses"][0]
+    for name, value in whole.items():
+        assert parts[name].tobytes() == value.tobytes(), name
 
 
 @pytest.mark.parametrize("job", JOBS)
@@ -111,7 +136,7 @@ def folders(two_gpus, tmp_path_factory):
     for size in (1, 2):
         own = ["own_sources_of_2"] if size == 1 else ["own_sources"]
         found[size] = tmp_path_factory.mktemp(f"as_on_cpus_{size}")
-        outcome = start_on_gpus(size, found[size], *FLOAT64, *LONE, *own)
+        outcome = start_on_gpus(size, found[size], *FLOAT64, *OTHERS, *own)
         assert outcome.code == 0, outcome.output
     return found
 
@@ -132,7 +157,16 @@ class TestAsOnCpus:
         # all_reduce multiplies before it adds up, and this op afterwards.
         check_owned([results(folders[2], "owned", rank) for rank in range(2)], op, rounds=True)
 
-    @pytest.mark.parametrize("job", [job for job in RESUMED if job in LONE])
+    def test_each_process_has_its_part_of_the_state(self, folders):
+        check_state_bytes([results(folders[2], "state_bytes", rank) for rank in range(2)])
+
+    @pytest.mark.parametrize("job", ["sharded", "sharded_in_messages"])
+    def test_shared_state_changes_no_bit(self, folders, job):
+        found = results(folders[2], job)
+        same = {name: bool(value) for name, value in found.items() if name.endswith("_same")}
+        assert same and all(same.values()), same
+
+    @pytest.mark.parametrize("job", RESUMED)
     def test_a_resumed_training_ends_with_the_same_bits(self, folders, job):
         found = results(folders[2], job)
         for name in [name for name in found if name.startswith("weight")]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kerascnn as keras
-from kerascnn.distribution import data_parallel, processes, replicas
+from kerascnn.distribution import replicas
 from kerascnn.distribution.sharded_state import Elsewhere, Shards, partition
 
 from .conftest import start
@@ -29,15 +29,6 @@ OWN = (0, 1, 2, 3, 8, 9)
 
 def weights():
     return [keras.Variable(np.ones(n, "float32"), name=f"w{n}") for n in (4, 3, 2, 2)]
-
-
-def test_gpus_have_the_whole_state(monkeypatch):
-    monkeypatch.setattr(data_parallel, "_check_devices", lambda names: None)
-    monkeypatch.setattr(processes, "device_kind", lambda: "gpu")
-    monkeypatch.setattr(processes, "num_processes", lambda: 2)
-    with pytest.raises(NotImplementedError, match="for processes that train on CPUs so far"):
-        keras.distribution.DataParallel(devices=["gpu:0", "gpu:1"], shard_optimizer_state=True)
-    keras.distribution.DataParallel(devices=["gpu:0", "gpu:1"])
 
 
 def test_the_largest_weights_are_spread_first():

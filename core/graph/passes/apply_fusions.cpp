@@ -364,9 +364,11 @@ class FusionPass {
   // Is the node left out, as all that reads it computes it again? What reads it may be left out
   // too, where all groups that compute that compute this node as well.
   bool is_made_again(int32_t node) const {
+    // Of some nodes nobody reads a result, and they stay (needed_calls.h).
+    if (num_again_[node] == 0) return false;
     const auto is_computed_with = [&](int32_t reader) {
       if (group_of_[reader] != kNone) return computes(groups_[group_of_[reader]], node);
-      if (num_again_[reader] == 0 || !is_made_again(reader)) return false;
+      if (!is_made_again(reader)) return false;
       return std::ranges::all_of(groups_, [&](const Group& group) {
         return !computes(group, reader) || computes(group, node);
       });

@@ -1,28 +1,20 @@
-// Sums over processes that go to one process each, and tensors that come from one, by NCCL: tensor
-// by tensor in one group, and in place where the memory plan lets it. Together they move as many
-// bytes as all_reduce.
+// Sums over processes that go to one process each, and tensors that come from one, by NCCL in one
+// group, and in place where the memory plan lets it. Small tensors of one owner are brought
+// together in the workspace. Together the two move as many bytes as all_reduce.
 #include "core/backend/collectives.h"
-#include "core/backend/cuda/device/begin.cuh"
-#include "core/backend/cuda/device/grid.cuh"
-#include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/launch.h"
+#include "core/backend/cuda/movement/packed_tensors.cuh"
 #include "core/backend/cuda/plans.h"
 #include "core/backend/cuda/runtime/check.h"
 #include "core/backend/cuda/runtime/handles.h"
 #include "core/backend/cuda/runtime/nccl.h"
+#include "core/backend/message_packing.h"
 
 namespace kerascnn::cuda {
 namespace {
 
-template <typename T>
-__global__ void scale_owned(const T* x, T* y, int64_t size, double by) {
-  begin_kernel();
-  const auto factor = static_cast<compute_t<T>>(by);
-  for (int64_t i = first_item(); i < size; i += item_step()) {
-    y[i] = factor == 0 ? static_cast<T>(factor)
-                       : static_cast<T>(static_cast<compute_t<T>>(x[i]) * factor);
-  }
-}
+constexpr const char* kReduceToOwners = "reduce_to_owners";
+constexpr const char* kBroadcastFromOwners = "broadcast_from_owners";
 
 struct OwnedTensors {
   std::vector<int64_t> sizes;
@@ -42,15 +34,6 @@ OwnedTensors describe_owned(const PlanRequest& request, const char* op) {
   return tensors;
 }
 
-template <typename T>
-void scale_one(const OwnedTensors& tensors, size_t i, const void* from, void* to, double by,
-               cudaStream_t stream) {
-  if (tensors.sizes[i] == 0) return;
-  scale_owned<T><<<grid_for(tensors.sizes[i]), kThreads, 0, stream>>>(
-      static_cast<const T*>(from), static_cast<T*>(to), tensors.sizes[i], by);
-  check_launch("reduce_to_owners");
-}
-
 void copy_one(const OwnedTensors& tensors, size_t i, const KernelArgs& args) {
   const size_t bytes = static_cast<size_t>(tensors.sizes[i]) * itemsize(tensors.dtype);
   if (bytes == 0 || args.outputs[i] == args.inputs[i]) return;
@@ -59,92 +42,152 @@ void copy_one(const OwnedTensors& tensors, size_t i, const KernelArgs& args) {
         "cudaMemcpyAsync");
 }
 
-std::vector<OwnedMemory> memory_of(const OwnedTensors& tensors, const KernelArgs& args) {
-  std::vector<OwnedMemory> memory;
-  for (size_t i = 0; i < tensors.sizes.size(); ++i) {
-    memory.push_back(
-        {args.inputs[i], args.outputs[i], tensors.sizes[i], static_cast<int>(tensors.owners[i])});
+// What both ops do: pack, call NCCL, unpack.
+template <typename T>
+class NcclOwnedKernel : public Kernel {
+ public:
+  explicit NcclOwnedKernel(OwnedTensors tensors)
+      : tensors_(std::move(tensors)),
+        packing_(pack_small_tensors(tensors_.sizes, tensors_.owners, sizeof(T))) {}
+
+  int64_t workspace_bytes() const override {
+    return packing_.size * static_cast<int64_t>(sizeof(T));
   }
-  return memory;
-}
+  bool meets_processes() const override { return true; }
+
+ protected:
+  // The packed tensors for whose owner the condition holds, with the memory that `data` returns.
+  std::vector<MovedTensor> moved(const auto& is_chosen, const auto& data) const {
+    std::vector<MovedTensor> tensors;
+    for (const PackedPlace& packed : packing_.packed) {
+      const size_t i = packed.tensor;
+      if (!is_chosen(tensors_.owners[i])) continue;
+      tensors.push_back({data(i), tensors_.sizes[i], packed.place});
+    }
+    return tensors;
+  }
+
+  void pack(const char* op, const KernelArgs& args, const auto& is_chosen) const {
+    // Packing only reads.
+    const auto data = [&](size_t i) { return const_cast<void*>(args.inputs[i]); };
+    launch_moves<T, true>(op, moved(is_chosen, data), args.workspace, 1,
+                          static_cast<cudaStream_t>(args.stream));
+  }
+
+  void unpack(const char* op, const KernelArgs& args, double by, const auto& is_chosen) const {
+    const auto data = [&](size_t i) { return args.outputs[i]; };
+    launch_moves<T, false>(op, moved(is_chosen, data), args.workspace, by,
+                           static_cast<cudaStream_t>(args.stream));
+  }
+
+  std::vector<OwnedMemory> memory(const KernelArgs& args) const {
+    std::vector<OwnedMemory> memory;
+    for (const size_t i : packing_.alone) {
+      memory.push_back({args.inputs[i], args.outputs[i], tensors_.sizes[i],
+                        static_cast<int>(tensors_.owners[i])});
+    }
+    for (const PackedMessage& message : packing_.messages) {
+      T* const at = static_cast<T*>(args.workspace) + message.place;
+      memory.push_back({at, at, message.size, static_cast<int>(message.group)});
+    }
+    return memory;
+  }
+
+  OwnedTensors tensors_;
+  MessagePacking packing_;
+};
 
 template <typename T>
-class NcclReduceToOwners final : public Kernel {
+class NcclReduceToOwners final : public NcclOwnedKernel<T> {
  public:
   NcclReduceToOwners(OwnedTensors tensors, double factor)
-      : tensors_(std::move(tensors)), factor_(factor) {}
+      : NcclOwnedKernel<T>(std::move(tensors)), factor_(factor) {}
 
   void run(const KernelArgs& args) override {
+    const OwnedTensors& tensors = this->tensors_;
     const auto stream = static_cast<cudaStream_t>(args.stream);
-    const int64_t rank = rank_among("reduce_to_owners", tensors_.processes);
-    const bool averages = factor_ == 1.0 / static_cast<double>(tensors_.processes);
-    reduce_to_owners("reduce_to_owners", tensors_.processes, memory_of(tensors_, args),
-                     tensors_.dtype, averages, stream);
-    for (size_t i = 0; i < tensors_.sizes.size(); ++i) {
-      if (tensors_.owners[i] != rank) {
-        copy_one(tensors_, i, args);
-      } else if (!averages && factor_ != 1) {
-        scale_one<T>(tensors_, i, args.outputs[i], args.outputs[i], factor_, stream);
-      }
+    const int64_t rank = rank_among(kReduceToOwners, tensors.processes);
+    const auto is_own = [&](int64_t owner) { return owner == rank; };
+    const bool averages = factor_ == 1.0 / static_cast<double>(tensors.processes);
+    const double by = averages ? 1 : factor_;
+    this->pack(kReduceToOwners, args, [](int64_t) { return true; });
+    reduce_to_owners(kReduceToOwners, tensors.processes, this->memory(args), tensors.dtype,
+                     averages, stream);
+    this->unpack(kReduceToOwners, args, by, is_own);
+    for (const size_t i : this->packing_.alone) {
+      if (!is_own(tensors.owners[i]) || by == 1) continue;
+      launch_multiply<T>(kReduceToOwners, output<T>(args, i), output<T>(args, i), tensors.sizes[i],
+                         by, stream);
+    }
+    for (size_t i = 0; i < tensors.sizes.size(); ++i) {
+      if (!is_own(tensors.owners[i])) copy_one(tensors, i, args);
     }
     if (!is_capturing(stream)) note_meetings(1, stream);
   }
 
-  bool meets_processes() const override { return true; }
   std::string description() const override { return "NCCL reduce_to_owners"; }
 
  private:
-  OwnedTensors tensors_;
   double factor_;
 };
 
-class NcclBroadcastFromOwners final : public Kernel {
+template <typename T>
+class NcclBroadcastFromOwners final : public NcclOwnedKernel<T> {
  public:
-  explicit NcclBroadcastFromOwners(OwnedTensors tensors) : tensors_(std::move(tensors)) {}
+  explicit NcclBroadcastFromOwners(OwnedTensors tensors) : NcclOwnedKernel<T>(std::move(tensors)) {}
 
   void run(const KernelArgs& args) override {
+    const OwnedTensors& tensors = this->tensors_;
     const auto stream = static_cast<cudaStream_t>(args.stream);
-    broadcast_from_owners("broadcast_from_owners", tensors_.processes, memory_of(tensors_, args),
-                          tensors_.dtype, stream);
+    const int64_t rank = rank_among(kBroadcastFromOwners, tensors.processes);
+    this->pack(kBroadcastFromOwners, args, [&](int64_t owner) { return owner == rank; });
+    broadcast_from_owners(kBroadcastFromOwners, tensors.processes, this->memory(args),
+                          tensors.dtype, stream);
+    this->unpack(kBroadcastFromOwners, args, 1, [&](int64_t owner) { return owner != rank; });
+    for (const PackedPlace& packed : this->packing_.packed) {
+      if (tensors.owners[packed.tensor] == rank) copy_one(tensors, packed.tensor, args);
+    }
     if (!is_capturing(stream)) note_meetings(1, stream);
   }
 
-  bool meets_processes() const override { return true; }
   std::string description() const override { return "NCCL broadcast_from_owners"; }
-
- private:
-  OwnedTensors tensors_;
 };
 
 }  // namespace
 
 std::unique_ptr<Kernel> plan_reduce_to_owners(const PlanRequest& request) {
-  OwnedTensors tensors = describe_owned(request, "reduce_to_owners");
+  OwnedTensors tensors = describe_owned(request, kReduceToOwners);
   const double factor = request.attributes.get_double("factor");
   return dispatch_floating(
-      "reduce_to_owners", tensors.dtype, [&]<typename T>(Type<T>) -> std::unique_ptr<Kernel> {
+      kReduceToOwners, tensors.dtype, [&]<typename T>(Type<T>) -> std::unique_ptr<Kernel> {
         if (tensors.processes > 1) {
           return std::make_unique<NcclReduceToOwners<T>>(std::move(tensors), factor);
         }
         return make_kernel("kerascnn reduce_to_owners of one process",
-                           [tensors, factor](const KernelArgs& args) {
-                             for (size_t i = 0; i < tensors.sizes.size(); ++i) {
-                               scale_one<T>(tensors, i, args.inputs[i], args.outputs[i], factor,
-                                            static_cast<cudaStream_t>(args.stream));
+                           [sizes = tensors.sizes, factor](const KernelArgs& args) {
+                             for (size_t i = 0; i < sizes.size(); ++i) {
+                               launch_multiply(kReduceToOwners, input<T>(args, i),
+                                               output<T>(args, i), sizes[i], factor,
+                                               static_cast<cudaStream_t>(args.stream));
                              }
                            });
       });
 }
 
 std::unique_ptr<Kernel> plan_broadcast_from_owners(const PlanRequest& request) {
-  OwnedTensors tensors = describe_owned(request, "broadcast_from_owners");
-  if (tensors.processes > 1) {
-    return std::make_unique<NcclBroadcastFromOwners>(std::move(tensors));
+  OwnedTensors tensors = describe_owned(request, kBroadcastFromOwners);
+  if (tensors.processes == 1) {
+    return make_kernel("kerascnn broadcast_from_owners of one process",
+                       [tensors](const KernelArgs& args) {
+                         for (size_t i = 0; i < tensors.sizes.size(); ++i) {
+                           copy_one(tensors, i, args);
+                         }
+                       });
   }
-  return make_kernel("kerascnn broadcast_from_owners of one process",
-                     [tensors](const KernelArgs& args) {
-                       for (size_t i = 0; i < tensors.sizes.size(); ++i) copy_one(tensors, i, args);
-                     });
+  return dispatch_floating(
+      kBroadcastFromOwners, tensors.dtype, [&]<typename T>(Type<T>) -> std::unique_ptr<Kernel> {
+        return std::make_unique<NcclBroadcastFromOwners<T>>(std::move(tensors));
+      });
 }
 
 }  // namespace kerascnn::cuda
