@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
 import re
 from collections import defaultdict
@@ -43,6 +43,7 @@ PACKAGES = {
     "kerascnn.config": "Settings",
     "kerascnn.dtype_policies": "Dtype policies",
     "kerascnn.distribution": "Training in several processes",
+    "kerascnn.distribution.ray_train": "Training with Ray",
     "kerascnn.mixed_precision": "Mixed precision",
     "kerascnn.quantizers": "Quantizers",
     "kerascnn.saving": "Saving and loading",
@@ -54,6 +55,10 @@ PACKAGES = {
     "kerascnn.tree": "Nested structures",
     "kerascnn.backend": "The backend",
 }
+
+# What packages need to be imported. The site is built with scikit-learn. Ray is large: classes that
+# derive from its own are described with others in their place.
+NEEDED = {"kerascnn.wrappers": "sklearn", "kerascnn.distribution.ray_train": "ray"}
 
 # Packages with hundreds of names have a page for each family of modules, and one for what no family
 # lists.
@@ -227,7 +232,24 @@ def package_pages(package: str, title: str, home: dict[int, str]) -> dict[str, s
     return pages
 
 
+def leave_out_what_cannot_be_imported() -> None:
+    """Takes packages from the list that need what is not installed: for tests."""
+    for package, needed in NEEDED.items():
+        if importlib.util.find_spec(needed) is None:
+            del PACKAGES[package]
+
+
+def import_without_ray() -> None:
+    """Imports kerascnn.distribution.ray_train where Ray is not installed."""
+    from sphinx.ext.autodoc.mock import mock
+
+    if importlib.util.find_spec("ray") is None:
+        with mock(["ray"]):
+            importlib.import_module("kerascnn.distribution.ray_train")
+
+
 def write_pages(app: Sphinx) -> None:
+    import_without_ray()
     folder = Path(app.srcdir) / "reference" / "api"
     folder.mkdir(parents=True, exist_ok=True)
     pages: dict[str, str] = {}

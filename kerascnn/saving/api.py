@@ -296,7 +296,8 @@ class _MissingFileError(FileNotFoundError, ValueError):
 
 def _check_exists(path: Path) -> None:
     if not path.is_file():
-        raise _MissingFileError(f"File not found: filepath={path}")
+        where = "" if path.is_absolute() else f", in the working folder {Path.cwd()}"
+        raise _MissingFileError(f"File not found: filepath={path}{where}")
 
 
 def _check_overwrite(path: Path, overwrite: bool) -> None:

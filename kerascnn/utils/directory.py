@@ -101,9 +101,15 @@ class Folder:
             chosen, own = _part(paths, numbers, self._validation_split, part)
             if not chosen:
                 what = f"{part} {self._kind}s" if both else f"{self._kind}s"
+                places = (
+                    " With labels='inferred' each class has a folder of its own there; labels=None "
+                    "takes files that lie in no such folder."
+                    if self._labels == "inferred" and not paths
+                    else ""
+                )
                 raise ValueError(
                     f"No {what} found in directory {self._directory}. Allowed formats: "
-                    f"{self._formats}"
+                    f"{self._formats}.{places}"
                 )
             coded = encoded_labels(own, self._label_mode, names)
             dataset = IndexedDataset(

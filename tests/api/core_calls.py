@@ -3,7 +3,8 @@
     python tests/api/core_calls.py SEED CALLS
 
 Each function and method is called CALLS times in a process of its own. Errors are what it is for;
-what ends a process by a signal is printed, with the last call, and makes the exit status 1.
+what ends a process before its calls are made is printed, with the last call, and makes the exit
+status 1.
 """
 
 import contextlib
@@ -43,7 +44,8 @@ def odd_values():
         *((2,), (1, 2, 3), (-1,), (0,), (2**62, 8), (0, 2**62, 8), (1,) * 1000, [1], [[1]]),
         *({"axes": [0]}, {"axes": [-9], "keepdims": False}, {"shape": [-1, 2**32, 2**32]}),
         *(ones(), ones(3), ones(2, 3), ones(0, 4), [ones(2, 3)], [ones(2, 3)] * 2, (ones(3),)),
-        *(np.ones(3), np.ones((2, 0)), np.ones(3, object), {"a": ones(2)}, _core.Tape()),
+        *(np.ones(3), np.ones((2, 0)), np.ones(3, object), {"a": ones(2)}),
+        _core.Tape(False, False),
         *(graph, x, y, [x], [y], _core.Program.compile(graph, [y], "cpu")),
         *(_core.Variable("v", ones(3)), [never_initialized("Tensor")]),
         *(never_initialized(name) for name in ("Tensor", "Variable", "Graph", "Program", "Value")),
@@ -68,36 +70,57 @@ def find(owner, name, values, rng):
     return getattr(rng.choice([*objects, kind]), name)
 
 
-def call_often(owner, name, rng, calls, record):
-    values = odd_values()
+def text_of(argument):
+    """Returns type and value; what was never initialized has no text."""
+    try:
+        return type(argument).__name__, str(argument)[:40]
+    except TypeError:
+        return type(argument).__name__, "never initialized"
+
+
+def call_often(owner, name, values, rng, calls, record):
     for _ in range(calls):
         arguments = [rng.choice(values) for _ in range(rng.randrange(6))]
-        text = f"{owner}.{name} with {[(type(a).__name__, str(a)[:40]) for a in arguments]}"
+        text = f"{owner}.{name} with {[text_of(a) for a in arguments]}"
         os.pwrite(record, text.encode()[:RECORDED].ljust(RECORDED), 0)
         # Any error will do, SystemExit and the like included.
         with contextlib.suppress(BaseException):
             find(owner, name, values, rng)(*arguments)
 
 
+def call_in_a_process(owner, name, values, rng, calls, record):
+    """Makes the calls in a child of this process and returns how that ended."""
+    child = os.fork()
+    if child == 0:
+        try:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for stream in range(3):
+                os.dup2(nowhere, stream)
+            signal.alarm(1000)  # no call takes that long, on however busy a machine
+            call_often(owner, name, values, rng, calls, record)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
 def main(seed, calls):
     warnings.simplefilter("ignore")
-    died = False
+    values = odd_values()
+    ended = 0
     with tempfile.TemporaryFile() as file:
+        record = file.fileno()
         for number, (owner, name) in enumerate(callables()):
-            child = os.fork()
-            if child == 0:
-                nowhere = os.open(os.devnull, os.O_RDWR)
-                for stream in range(3):
-                    os.dup2(nowhere, stream)
-                signal.alarm(1000)  # no call takes that long, on however busy a machine
-                call_often(owner, name, random.Random(f"{seed} {number}"), calls, file.fileno())
-                os._exit(0)
-            _, status = os.waitpid(child, 0)
-            if os.WIFSIGNALED(status):
-                died = True
-                what = os.pread(file.fileno(), RECORDED, 0).decode(errors="replace").strip()
-                print(f"{signal.Signals(os.WTERMSIG(status)).name} from {what}", flush=True)
-    return int(died)
+            rng = random.Random(f"{seed} {number}")
+            status = call_in_a_process(owner, name, values, rng, calls, record)
+            if status != 0:
+                ended += 1
+                what = os.pread(record, RECORDED, 0).decode(errors="replace").strip()
+                how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+                print(f"{how} from {what}", flush=True)
+        print(f"{number + 1} functions and methods, {ended} of which ended their process")
+    return int(ended > 0)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """No call of what `kerascnn._core` has ends the process, whatever it is given."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,19 +19,45 @@ def tensor(*shape):
     return _core.from_numpy(np.ones(shape, "float32"), "cpu")
 
 
-@pytest.mark.timeout(3600)
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="each function is called in a forked process")
-def test_no_call_ends_the_process():
+needs_fork = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="each function is called in a forked process"
+)
+
+
+def run(*arguments):
     # No GPU: to start one in each process would take minutes.
     settings = {"KERASCNN_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), os.environ["KERASCNN_TEST_SEED"], "20"],
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=SCRIPT.parent,
         capture_output=True,
         text=True,
         env=os.environ | settings,
-        timeout=3500,  # it takes a minute of a processor, of which others may leave little
+        timeout=3500,  # it takes seconds of a processor, of which others may leave little
     )
+
+
+@needs_fork
+@pytest.mark.timeout(3600)
+def test_no_call_ends_the_process(amount):
+    done = run(SCRIPT, os.environ["KERASCNN_TEST_SEED"], amount(60, 5_000))
     assert done.returncode == 0, done.stdout + done.stderr
+    called, ended = map(int, re.findall(r"\d+", done.stdout.splitlines()[-1]))
+    assert called > 500 and ended == 0
+
+
+@needs_fork
+@pytest.mark.parametrize("end, how", [("abort()", "SIGABRT"), ("_exit(3)", "exit status 3")])
+def test_a_call_that_ends_the_process_is_named(end, how):
+    lines = [
+        "import os, sys, core_calls",
+        f"core_calls._core.end = lambda *arguments: os.{end}",
+        "core_calls.callables = lambda: [(None, 'end')]",
+        "sys.exit(core_calls.main(1, 2))",
+    ]
+    done = run("-c", "; ".join(lines))
+    assert done.returncode == 1, done.stderr
+    assert re.match(f"{how} from None.end with ", done.stdout)
 
 
 def test_a_piece_outside_of_the_memory():

@@ -39,8 +39,7 @@ def reference():
     spec = importlib.util.spec_from_file_location("api_pages", path)
     pages = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(pages)
-    if importlib.util.find_spec("sklearn") is None:  # kerascnn.wrappers names its classes
-        del pages.PACKAGES["kerascnn.wrappers"]
+    pages.leave_out_what_cannot_be_imported()
     return pages
 
 

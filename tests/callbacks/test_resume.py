@@ -201,11 +201,11 @@ def check(
 
 @pytest.mark.parametrize("save_freq", ["epoch", 1, 4])
 @pytest.mark.parametrize("source", SOURCES)
-def test_data(tmp_path, data, source, save_freq, rng):
+def test_data(tmp_path, data, source, save_freq, rng, amount):
     steps = SOURCES[source](*data).get("steps_per_epoch", 6)
     # It is interrupted in an epoch after the first, and after something was saved.
     first = int(rng.integers(max(steps, 4) + 1, EPOCHS * steps - 1))
-    for step in (first, first + 1):
+    for step in range(first, first + amount(1, 2)):
         check(tmp_path, data, source, "sgd", step, save_freq)
 
 

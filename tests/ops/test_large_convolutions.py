@@ -151,6 +151,8 @@ LARGE_RESULTS = {
 def test_bias_and_activation_of_large_results(name, has_bias, activation, dtype, device, rng):
     """NaN, in one image, stays NaN."""
     images, kernel, stride = LARGE_RESULTS[name]
+    if device == "cpu":  # It takes the same kernels for five images.
+        images = (5, *images[1:])
     padding = kernel[0] // 2 if stride == 1 else 0
     inputs = [rng.integers(-4, 5, shape) / 4 for shape in (images, kernel)]
     inputs[0][1, 5, 7, 0] = np.nan

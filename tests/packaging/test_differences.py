@@ -57,8 +57,7 @@ def test_names_lead_to_their_entries():
 def test_functions_and_classes_in_titles_are_public_names():
     """What is renamed is renamed here too. The others are arguments, methods and attributes."""
     pages = api_pages()
-    if importlib.util.find_spec("sklearn") is None:
-        del pages.PACKAGES["kerascnn.wrappers"]
+    pages.leave_out_what_cannot_be_imported()
     public = [
         f".{package}.{name}"
         for package in pages.PACKAGES

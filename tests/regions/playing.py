@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import shutil
 import subprocess
 from pathlib import Path
@@ -35,10 +36,26 @@ def op_by_op(t, arrays):
     return [np.array(output.numpy()) for output in program.outputs()]
 
 
-def compiled(source, kind, num_inputs, num_outputs, folder):
+OPTIONS = ["-std=c++20", "-O1", "-fPIC", "-ffp-contract=off", "-w", "-fno-strict-aliasing"]
+
+
+def run_compiler(*arguments):
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("no g++ to compile kernels for the host")
+    done = subprocess.run([compiler, *OPTIONS, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:4000]
+
+
+def prepared(folder):
+    """Returns the folder with the header that all kernels include, compiled once for all."""
+    header = shutil.copy(PLAYED_DEVICE, folder)
+    run_compiler("-x", "c++-header", header)
+    return folder
+
+
+def compiled(source, kind, num_inputs, num_outputs, folder):
+    """Returns the function that runs a kernel. Kernels of the same text are compiled once."""
     pointers = [f"(const void*)given_data[{i}]" for i in range(num_inputs)]
     pointers += [f"given_data[{num_inputs + i}]" for i in range(num_outputs)]
     bits = [f"given_constants[{i}]" for i in range(len(source.constants))]
@@ -51,8 +68,7 @@ def compiled(source, kind, num_inputs, num_outputs, folder):
         else "given_sizes[0] * given_sizes[1]",
     }[kind].format(num_inputs + num_outputs, num_inputs + num_outputs + 1)
     call = ", ".join([*pointers, *bits, "1.0f", sizes])
-    text = f"""#include "{PLAYED_DEVICE}"
-{source.text}
+    text = f"""{source.text}
 static void* const* given_data;
 static const unsigned long long* given_constants;
 static const long long* given_sizes;
@@ -62,21 +78,12 @@ extern "C" void play(unsigned x, unsigned y, unsigned threads, void* const* d,
   played::launch(x, y, threads, [] {{ region_kernel({call}); }});
 }}
 """
-    (folder / "played.cpp").write_text(text)
-    library = folder / "played.so"
-    options = [
-        "-std=c++20",
-        "-O1",
-        "-fPIC",
-        "-shared",
-        "-ffp-contract=off",
-        "-w",
-        "-fno-strict-aliasing",
-    ]
-    done = subprocess.run(
-        [compiler, *options, "-o", library, folder / "played.cpp"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[:4000]
+    name = hashlib.sha256(text.encode()).hexdigest()
+    library = folder / f"{name}.so"
+    if not library.exists():
+        (folder / f"{name}.cpp").write_text(text)
+        header = ("-include", folder / PLAYED_DEVICE.name)
+        run_compiler("-shared", *header, "-o", library, folder / f"{name}.cpp")
     return ctypes.CDLL(str(library)).play
 
 

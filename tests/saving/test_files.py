@@ -94,6 +94,8 @@ def test_names_of_files(tmp_path):
             saving.load_model(tmp_path / "none.keras")
         with pytest.raises(error, match="not found"):
             model.load_weights(tmp_path / "none.weights.h5")
+    with pytest.raises(FileNotFoundError, match=r"=none\.keras, in the working folder /"):
+        saving.load_model("none.keras")
     with pytest.raises(ValueError, match="zipped"):
         model.save(tmp_path / "folder.keras", zipped=False)
     with pytest.raises(ValueError, match="holds no model"):

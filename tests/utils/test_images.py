@@ -365,6 +365,17 @@ def test_folders_and_files_that_are_no_good(folder, tmp_path):
         dataset[4]
 
 
+def test_images_without_folders_of_classes(rng, tmp_path):
+    utils.save_img(tmp_path / "1.png", rng.integers(0, 256, (4, 4, 3), "uint8"), scale=False)
+    with pytest.raises(ValueError, match="No images found in .*each class has a folder of its own"):
+        utils.image_dataset_from_directory(tmp_path, verbose=False)
+    dataset = utils.image_dataset_from_directory(tmp_path, labels=None, verbose=False)
+    assert len(dataset) == 1
+    (tmp_path / "1.png").unlink()
+    with pytest.raises(ValueError, match=r"No images found in .*\)\.$"):
+        utils.image_dataset_from_directory(tmp_path, labels=None, verbose=False)
+
+
 def test_names_in_preprocessing():
     assert kerascnn.preprocessing.image_dataset_from_directory is utils.image_dataset_from_directory
     for name in ("array_to_img", "img_to_array", "load_img", "save_img"):
