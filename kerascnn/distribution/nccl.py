@@ -31,8 +31,14 @@ from kerascnn.distribution.watch import Watch
 
 _LIBRARY = "libnccl.so.2"
 # Connections are made when processes join, and captured steps register no memory: both are things
-# that all processes have to do at the same time, which captures are not.
-SETTINGS = {"NCCL_RUNTIME_CONNECT": "0", "NCCL_GRAPH_REGISTER": "0"}
+# that all processes have to do at the same time, which captures are not. All sums of a process run
+# in one order, in graphs or not, and never at once: NCCL need not keep those of two graphs apart,
+# for which it puts events around each of them.
+SETTINGS = {
+    "NCCL_RUNTIME_CONNECT": "0",
+    "NCCL_GRAPH_REGISTER": "0",
+    "NCCL_GRAPH_MIXING_SUPPORT": "0",
+}
 # Joining takes so many times as long as processes wait for one another in a step.
 START = 10
 

@@ -172,9 +172,19 @@ def net_c_gathered_otherwise():
     return gathered(np.random.default_rng(1).permutation(64))
 
 
+def momentum(order):
+    return with_optimizer(
+        keras.optimizers.SGD(0.005, momentum=0.9, global_clipnorm=1.0), order=order
+    )
+
+
 def net_c_momentum():
     """With state, and gradients that are shortened together."""
-    return with_optimizer(keras.optimizers.SGD(0.02, momentum=0.9, global_clipnorm=1.0))
+    return momentum(np.arange(64))
+
+
+def net_c_momentum_otherwise():
+    return momentum(np.random.default_rng(1).permutation(64))
 
 
 def net_c_adam():

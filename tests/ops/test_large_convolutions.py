@@ -179,7 +179,7 @@ def test_bias_and_activation_of_large_results(name, has_bias, activation, dtype,
 
 
 # 1x1 kernels with more than 2^26 products and an activation that cuDNN does not have: GPUs have a
-# kernel that takes 128 rows and columns and 32 or 64 channels at a time, and there are rests of each.
+# kernel that takes 128 rows and columns and 32 or 64 channels at a time; there are rests of each.
 POINTWISE = {
     "few_channels": ((37, 45, 43, 16), 96),
     "few_filters": ((13, 64, 61, 24), 72),
