@@ -558,6 +558,15 @@ def _public(place: str, name: str) -> Any:
     return getattr(module, name, None)
 
 
+def _of_class_name(place: str, name: str) -> Any:
+    """Returns the public class whose own name is another than its public one, or None.
+
+    `.h5` files have the name of the class: "GroupedQueryAttention" for `GroupQueryAttention`.
+    """
+    shown = (_public(place, n) for n in _shown_names(place, inspect.isclass))
+    return next((found for found in shown if found and found.__name__ == name), None)
+
+
 def _find_class(
     name: str, config: dict[str, Any], custom_objects: Mapping[str, Any] | None, place: str | None
 ) -> Any:
@@ -570,7 +579,7 @@ def _find_class(
         module_name = "keras.optimizers"  # Keras on PyTorch gives its optimizers another module
     wanted = _PLACES.get(str(module_name), place) if module_name else place
     if wanted is not None:
-        found = _public(wanted, name)
+        found = _public(wanted, name) or _of_class_name(wanted, name)
         if isinstance(found, type) and hasattr(found, "get_config"):
             return found
     origin = f" of {module_name}" if module_name else ""

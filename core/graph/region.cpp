@@ -65,7 +65,12 @@ class BodyChecker {
     }
     const Shape& result = shape(node.outputs[0]);
     if (node.op == &op_broadcast_to) {
-      if (!broadcasts_to(result, region_.domain)) refuse(node, "its result does not broadcast");
+      // A constant that an op of row values reads is the same in each row.
+      const bool is_constant = graph_.value(node.inputs[0]).kind == ValueKind::Constant;
+      if (!broadcasts_to(result, region_.domain) &&
+          !(region_.kind == RegionKind::Rows && is_constant && is_row(result))) {
+        refuse(node, "its result does not broadcast");
+      }
     } else if (node.op == &op_dropout) {
       const bool is_given = graph_.value(node.inputs[1]).kind == ValueKind::Input;
       if (result != region_.domain || !is_given) refuse(node, "its state is computed in it");

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kerascnn import dtypes, tracing
+from kerascnn import dtypes, serialization, tracing
 from kerascnn.ops import (
     creation,
     dispatch,
@@ -190,6 +190,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
     # These are the starts of the lines in the flattened tensor.
     steps = [int(np.prod(x.shape[a + 1 :], dtype=np.int64)) for a in range(rank)]
     wide = int(np.prod(x.shape, dtype=np.int64)) > np.iinfo("int32").max
+    serialization.check_positions(math.prod(x.shape[a] for a in kept), "starts of lines")
     start = np.zeros([1] * rank, "int64" if wide else "int32")
     for a in kept:
         view = [-1 if b == a else 1 for b in range(rank)]

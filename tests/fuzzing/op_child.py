@@ -95,9 +95,10 @@ def run_any(call: dict[str, Any], device: str) -> tuple[str, str]:
         expected, other = outcome("cpu", False)
         if other is not None:
             return "device", f"refused by the CPU: {other!r:.200}"
-        fault = any_calls.difference(expected, eager, call["op"])
+        places = ("on the CPU", f"on {device}")
+        fault = any_calls.difference(expected, eager, call["op"], places)
         if fault:
-            return "device", f"{device}: {fault}"
+            return "device", fault
     if error is not None:
         return ("both refuse", "") if refusal is not None else (f"compiled only: {call['op']}", "")
     if refusal is not None:

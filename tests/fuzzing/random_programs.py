@@ -414,6 +414,8 @@ def difference(program: dict[str, Any], ours: list[Any], others: list[Any]) -> s
     """
     arrays = [np.asarray(x) for x in ours]
     names = {spec["dtype"] for spec in program["inputs"]} | {a.dtype.name for a in arrays}
+    # gradients come through values that are not among them
+    names |= {call["with"]["dtype"] for call in program["calls"] if call["op"] == "cast"}
     eps = max((_EPS[n] for n in names if n in _EPS), default=0.0)
     largest = 1.0
     for number, (a, b) in enumerate(zip(arrays, map(np.asarray, others), strict=True)):

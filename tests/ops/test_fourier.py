@@ -16,7 +16,8 @@ LENGTHS = [1, 2, 5, 17, 64, 65, 67, 100, 131, 360, 1024, 4757, 8191]
 
 
 def complex_of(pair):
-    return np.asarray(pair[0], "float64") + 1j * np.asarray(pair[1], "float64")
+    real, imaginary = (np.asarray(part, "float64") for part in pair)
+    return np.stack([real, imaginary], -1).view("complex128")[..., 0]
 
 
 def check(received, expected, dtype):
@@ -75,6 +76,28 @@ def test_no_elements(device):
         with pytest.raises(ValueError, match="positive length"):
             ops.rfft(nothing)
         assert complex_of(ops.rfft(nothing, 4)).tolist() == np.zeros((3, 3), complex).tolist()
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf])
+@pytest.mark.parametrize("width", [3, 4, 8, 17])
+def test_what_is_not_finite_stays_in_its_line(width, special, device, rng):
+    """Which others of its line become NaN is left to the libraries; no line is without a sign."""
+    a = rng.standard_normal((3, 2, width)).astype("float32")
+    a[1, 1, width // 2] = special
+    whole = np.isfinite(a).all(-1)
+    with kerascnn.device(device):
+        x, zeros = ops.convert_to_tensor(a), ops.zeros(a.shape)
+        transforms = {
+            "rfft": (ops.rfft(x, 4), np.fft.rfft(a.astype("float64"), 4)),
+            "fft": (ops.fft((x, zeros)), np.fft.fft(a.astype("float64"))),
+        }
+        back = ops.irfft((x, zeros), 2 * width - 2).numpy()
+    for name, (pair, exact) in transforms.items():
+        check(complex_of(pair)[whole], exact[whole], "float32")
+        has_sign = name == "fft" or width // 2 < 4  # of a longer line four elements are transformed
+        assert np.isfinite(complex_of(pair)[~whole]).all() != has_sign
+    check(back[whole], np.fft.irfft(a[whole].astype("float64"), 2 * width - 2), "float32")
+    assert not np.isfinite(back[~whole]).all()
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -487,3 +487,17 @@ def test_damaged_files_never_crash_or_half_load(tmp_path, rng):
                 np.testing.assert_array_equal(a, b)
         with contextlib.suppress(ValueError):
             saving.load_model(path)
+
+
+def test_layers_whose_class_has_another_name(tmp_path, rng):
+    """Keras writes the name of the class into `.h5`, not the public one."""
+    x = keras.Input((4, 6))
+    model = keras.Model(x, layers.GroupQueryAttention(2, 2, 1)(x, x))
+    model.save(tmp_path / "x.h5")
+    with h5py.File(tmp_path / "x.h5", "r+") as file:
+        text = file.attrs["model_config"]
+        file.attrs["model_config"] = text.replace('"GroupQuery', '"GroupedQuery')
+        assert file.attrs["model_config"] != text
+    values = rng.random((3, 4, 6), "float32")
+    again = saving.load_model(tmp_path / "x.h5")
+    np.testing.assert_array_equal(again.predict(values), model.predict(values))
