@@ -60,7 +60,7 @@ void add_plan(JpegReader& reader, std::pair<int64_t, int64_t> size, int denomina
 }
 
 // Bytes are a file's content; else it is (path, offset, size, changed).
-ImageSource source_of(nb::handle file) {
+ImageSource image_source_of(nb::handle file) {
   if (nb::isinstance<nb::bytes>(file)) {
     const auto content = nb::borrow<nb::bytes>(file);
     return {{}, 0, -1, -1, {content.c_str(), content.size()}};
@@ -118,7 +118,7 @@ nb::list read(const JpegReader& reader, nb::sequence files, nb::handle images, b
               int64_t most_pixels) {
   const nb::tuple held(files);  // keeps contents that threads read without Python's lock
   std::vector<ImageSource> sources;
-  for (const nb::handle file : held) sources.push_back(source_of(file));
+  for (const nb::handle file : held) sources.push_back(image_source_of(file));
   const WrittenImages written(images, reader, sources.size(), channels_first);
   std::vector<JpegReader::Result> results(sources.size());
   {
