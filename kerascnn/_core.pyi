@@ -816,6 +816,26 @@ def resample_image(pixels: object, row_indices: object, row_shares: object, colu
     An image (height, width, channels) of uint8 as float32 in another size: the pixels that each new row and column is made of, and their shares.
     """
 
+class JpegReader:
+    """
+    Reads, decodes and resizes JPEG files, by the libjpeg of a loaded library, for batches of images of one size.
+    """
+
+    def __init__(self, user: str, height: int, width: int, small: int, expansion: int) -> None:
+        """
+        ValueError where the library `user`, a path, calls no libjpeg that is known. Files that unpack to more than `small` bytes and `expansion` times their own are left.
+        """
+
+    def add_plan(self, size: tuple[int, int], denominator: int, row_indices: object, row_shares: object, column_indices: object, column_shares: object) -> None:
+        """
+        How files of a size (height, width) are resized, after they are decoded at a part of it.
+        """
+
+    def read(self, files: Sequence[bytes | tuple[bytes, int, int, int]], images: object, channels_first: bool, most_pixels: int) -> list[bool | tuple[int, int]]:
+        """
+        Writes an image for each file, its content or (path, offset, size, changed). True where it was made, False where the file is left, its size where a plan is needed.
+        """
+
 class InferenceModel:
     """What C++ makes of a model that was exported with its graph."""
 

@@ -67,7 +67,8 @@ class FileSamples:
     Args:
         paths: The files: paths, or places in archives.
         labels: A row for each file, or None.
-        read: Makes the content of a path; for several arrays of one shape they are a batch.
+        read: Makes the content of a path; for several arrays of one shape they are a batch. May
+            have a `writer`, which makes arrays of many paths at once (see `Assembly`).
         stack: Makes a batch of contents that are no arrays of one shape.
         skips: Whether files that `read` raises a ValueError for are left out of batches.
 
@@ -107,7 +108,14 @@ class FileSamples:
 
     def assemble(self, indices: np.ndarray[Any, Any]) -> Assembly:
         """Begins a batch that several threads make."""
-        return Assembly(indices, self.content if self.skips else self.read, self._stack)
+        writer = getattr(self._read, "writer", None)
+        return Assembly(
+            indices,
+            self.content if self.skips else self.read,
+            self._stack,
+            writer,
+            None if writer is None else [self._paths[int(index)] for index in indices],
+        )
 
     def finished(self, assembly: Assembly) -> Any:
         """Returns a batch whose contents are made, with its labels.

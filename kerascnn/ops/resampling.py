@@ -154,22 +154,36 @@ def resize_array(
     16-bit grayscale.
     """
     height, width = image.shape[:2]
+    taps_of_axes = image_taps(
+        height, width, size, method, crop_to_aspect_ratio, pad_to_aspect_ratio
+    )
+    if image.dtype == np.uint8:
+        return _core.resample_image(image, *taps_of_axes).numpy()
+    row_indices, row_shares, column_indices, column_shares = taps_of_axes
+    down = _weighted(image.astype("float32"), 0, row_indices, row_shares)
+    return _weighted(down, 1, column_indices, column_shares)
+
+
+def image_taps(
+    height: int,
+    width: int,
+    size: tuple[int, int],
+    method: str,
+    crop_to_aspect_ratio: bool = False,
+    pad_to_aspect_ratio: bool = False,
+) -> tuple[Array, Array, Array, Array]:
+    """The taps that resize an image: indices and shares of rows, and those of columns."""
+    whole_height, whole_width = height, width
     top, left = 0, 0
     if crop_to_aspect_ratio:
         top, left, height, width = crop_box(height, width, *size)
     elif pad_to_aspect_ratio:
         rows, columns = pad_margins(height, width, *size)
         top, left, height, width = -rows, -columns, height + 2 * rows, width + 2 * columns
-    row_indices, row_shares = _inside(*_axis_taps(height, size[0], method), top, image.shape[0])
-    column_indices, column_shares = _inside(
-        *_axis_taps(width, size[1], method), left, image.shape[1]
+    return (
+        *_inside(*_axis_taps(height, size[0], method), top, whole_height),
+        *_inside(*_axis_taps(width, size[1], method), left, whole_width),
     )
-    if image.dtype == np.uint8:
-        return _core.resample_image(
-            image, row_indices, row_shares, column_indices, column_shares
-        ).numpy()
-    down = _weighted(image.astype("float32"), 0, row_indices, row_shares)
-    return _weighted(down, 1, column_indices, column_shares)
 
 
 @functools.lru_cache(maxsize=512)

@@ -45,8 +45,9 @@ def image_dataset_from_directory(
 
     Files are read when their batch is needed, by threads that work ahead of `fit` and do not wait
     for one another. Formats are .jpeg, .jpg, .png, .bmp, .gif (its first picture) and .webp.
-    Pillow reads them; with simplejpeg installed (the extra `images` has both), JPEG files in
-    colors take less time.
+    JPEG files in colors are decoded by the core, with the library that Pillow has, the others by
+    Pillow. Where Pillow's wheel is of a system that hides the library, simplejpeg (the extra
+    `images` has both) takes less time than Pillow.
 
     Args:
         directory: The folder.

@@ -18,6 +18,7 @@ import numpy as np
 from kerascnn import config
 from kerascnn.ops import resampling
 from kerascnn.system_errors import is_of_system, naming_file
+from kerascnn.utils import jpeg_files
 
 _RESAMPLING = ("nearest", "bilinear", "bicubic", "hamming", "box", "lanczos")
 # Even drawings and masks are rarely packed better than this.
@@ -295,8 +296,9 @@ def pixels_of(content: bytes, name: Any) -> np.ndarray:
 class ImageReader:
     """Reads image files as arrays of one size.
 
-    JPEG files in colors are decoded by simplejpeg where it is installed, which takes two thirds of
-    Pillow's time for the same pixels; all others by Pillow.
+    JPEG files in colors are read by the core (`jpeg_files`), with the libjpeg that Pillow has
+    loaded. Where it has none that the core can call, simplejpeg decodes them if it is installed,
+    which takes two thirds of Pillow's time for the same pixels; all others are Pillow's.
 
     Attributes:
         size: The height and width of the arrays.
@@ -321,6 +323,11 @@ class ImageReader:
     scaled_decoding: bool = False
     dtype: str = "float32"
 
+    @property
+    def writer(self) -> jpeg_files.JpegWriter | None:
+        """What writes images into batches without Python's lock, where there is such a thing."""
+        return jpeg_files.writer_of(self)
+
     def __call__(self, path: str) -> np.ndarray:
         """The image of a file.
 
@@ -341,6 +348,11 @@ class ImageReader:
         Raises:
             ValueError: for bytes that are no image, or damaged; the message has the name.
         """
+        writer = self.writer
+        if writer is not None:
+            image = np.empty(writer.shape, writer.dtype)
+            if all(writer.write([content], image[None])):
+                return image
         with naming_broken_images(name):
             pixels = self._decode(content)
         resized = resampling.resize_array(

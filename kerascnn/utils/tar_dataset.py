@@ -29,6 +29,10 @@ class _PlaceReader:
 
     reader: image_utils.ImageReader
 
+    @property
+    def writer(self) -> Any:
+        return self.reader.writer
+
     def __call__(self, place: Place) -> np.ndarray:
         return self.reader.image_of(place.read(), place)
 

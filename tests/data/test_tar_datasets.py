@@ -13,6 +13,7 @@ import pytest
 import kerascnn as keras
 from kerascnn import callbacks, layers, utils
 from kerascnn.data import Dataset
+from kerascnn.utils import jpeg_files
 
 pil_image = pytest.importorskip("PIL.Image")
 
@@ -238,6 +239,7 @@ def test_processes_read_their_own_samples_alone(shards, monkeypatch):
     from kerascnn.data import tar_index
 
     read = []
+    monkeypatch.setattr(jpeg_files, "writer_of", lambda reader: None)  # all go through `read`
     whole = tar_index.Place.read
     monkeypatch.setattr(
         tar_index.Place, "read", lambda place: read.append(place.name) or whole(place)

@@ -37,6 +37,8 @@ EXCEPTIONS = {
     # These need to know how many threads the process may use.
     ("backend/compile_queue.cpp", "backend/cpu/parallel.h"),
     ("backend/workers.cpp", "backend/cpu/parallel.h"),
+    # Images are resized on the CPU, by loops that are compiled for each instruction set.
+    ("images/resample.cpp", "backend/cpu/resample_kernels.h"),
     # The CPU backend is part of the library, while the CUDA backend is opened at run time.
     ("backend/registry.cpp", "backend/cpu/cpu_backend.h"),
 }

@@ -10,8 +10,9 @@ import pytest
 
 import kerascnn
 from kerascnn import _core, utils
+from kerascnn.data import tar_index
 from kerascnn.ops import resampling
-from kerascnn.utils import image_utils
+from kerascnn.utils import image_utils, jpeg_files
 
 pil_image = pytest.importorskip("PIL.Image")
 
@@ -27,6 +28,18 @@ def photograph(rng, height, width, mode="RGB"):
 def saved(path, img, **options):
     img.save(path, **options)
     return str(path)
+
+
+@pytest.fixture(params=["core", "simplejpeg", "pillow"])
+def decoder(request, monkeypatch):
+    """Has JPEG files decoded by one of those that there are."""
+    if request.param != "core":
+        monkeypatch.setattr(jpeg_files, "writer_of", lambda reader: None)
+    if request.param == "simplejpeg":
+        pytest.importorskip("simplejpeg")
+    if request.param == "pillow":
+        monkeypatch.setattr(image_utils, "_simplejpeg", lambda: None)
+    return request.param
 
 
 def reader(size=(20, 30), **options):
@@ -138,29 +151,112 @@ def test_jpeg_has_the_pixels_of_pillow(mode, options, tmp_path, rng):
         np.testing.assert_array_equal(same._decode_jpeg(content), expected)
 
 
-def test_without_simplejpeg_pillow_reads_all(tmp_path, rng, monkeypatch):
-    path = saved(tmp_path / "a.jpg", photograph(rng, 37, 53))
-    with_it = reader()(path)
-    monkeypatch.setattr(image_utils, "_simplejpeg", lambda: None)
-    np.testing.assert_array_equal(reader()(path), with_it)
-
-
-@pytest.mark.parametrize("has_simplejpeg", [False, True])
-@pytest.mark.parametrize("options", [{}, {"crop_to_aspect_ratio": True}])
-def test_scaled_decoding_is_close_and_never_enlarges(
-    options, has_simplejpeg, tmp_path, rng, monkeypatch
+@pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "options", [{}, {"crop_to_aspect_ratio": True}, {"pad_to_aspect_ratio": True}]
+)
+def test_all_decoders_give_the_same_bits(
+    decoder, options, method, dtype, data_format, tmp_path, rng
 ):
+    for height, width, mode in ((37, 53, "RGB"), (41, 16, "L"), (1, 1, "RGB")):
+        path = saved(tmp_path / "a.jpg", photograph(rng, height, width, mode))
+        with pil_image.open(path) as img:
+            pixels = np.asarray(img.convert("RGB")).astype("uint16")
+        expected = resampling.resize_array(pixels, (20, 30), method, **options)
+        if dtype == "uint8":
+            expected = np.clip(np.rint(expected), 0, 255).astype("uint8")
+        if data_format == "channels_first":
+            expected = expected.transpose(2, 0, 1)
+        own = image_utils.ImageReader((20, 30), "rgb", method, data_format, dtype=dtype, **options)
+        assert (own.writer is not None) == (decoder == "core")
+        np.testing.assert_array_equal(own(path), expected, strict=True)
+
+
+def test_the_core_decodes_what_is_a_whole_jpeg_file_and_leaves_the_rest(tmp_path, rng):
+    writer = reader().writer
+    whole = jpeg_bytes(rng)
+    contents = [
+        whole,
+        *(change(whole) for change in BROKEN.values()),
+        whole[: whole.rindex(b"\xff\xd9")],  # lacks its end alone
+        whole[:-40] + bytes(38) + whole[-2:],
+        b"\xff\xd8\xff",
+    ]
+    for mode, ending in (("CMYK", "jpeg"), ("RGB", "png")):
+        stream = io.BytesIO()
+        photograph(rng, 37, 53, mode).save(stream, ending)
+        contents.append(stream.getvalue())
+    paths = [str(tmp_path / f"{i}.jpg") for i in range(len(contents))]
+    for path, content in zip(paths, contents, strict=True):
+        with open(path, "wb") as file:
+            file.write(content)
+    paths += [str(tmp_path), str(tmp_path / "none.jpg")]
+    images = np.empty((len(paths), *writer.shape), writer.dtype)
+    assert writer.write(paths, images) == [True] + [False] * (len(paths) - 1)
+    # A decoder goes on after errors.
+    again = np.empty_like(images[:2])
+    assert writer.write([paths[0], whole], again) == [True, True]
+    np.testing.assert_array_equal(again, images[[0, 0]])
+    np.testing.assert_array_equal(images[0], reader().image_of(whole, "whole"))
+
+
+def test_places_in_archives_are_read_while_these_stay_unchanged(tmp_path, rng):
+    writer, content = reader().writer, jpeg_bytes(rng)
+    path = tmp_path / "shard.tar"
+    path.write_bytes(b"beside" + content + b"beside")
+    place = tar_index.Place(str(path), "a.jpg", 6, len(content), path.stat().st_mtime_ns)
+    images = np.empty((4, *writer.shape), writer.dtype)
+    changed = place._replace(changed=place.changed - 1)
+    beyond = place._replace(size=place.size + 100)
+    assert writer.write([place, changed, beyond, content], images) == [True, False, False, True]
+    np.testing.assert_array_equal(images[0], images[3])
+
+
+def test_the_core_checks_what_it_decodes_by_and_into(rng):
+    from PIL import _imaging
+
+    one, two = taps([[0]]), taps([[0], [0]])
+    core = _core.JpegReader(_imaging.__file__, 2, 1, 1 << 20, 250)
+    content = jpeg_bytes(rng)
+    image = np.zeros((1, 2, 1, 3), "uint8")
+    assert core.read([content], image, False, 10**6) == [(37, 53)]
+    with pytest.raises(ValueError, match="images of the batch are 2 x 1"):
+        core.add_plan((37, 53), 1, *one, *one)
+    with pytest.raises(ValueError, match="index 0 of rows is outside"):
+        core.add_plan((0, 53), 1, *two, *one)
+    for denominator in (0, 3):  # libjpeg rounds 1/3 to another size
+        with pytest.raises(ValueError, match="must be 1, 2, 4 or 8"):
+            core.add_plan((37, 53), denominator, *two, *one)
+    core.add_plan((37, 53), 1, *two, *one)
+    assert core.read([content], image, False, 37 * 53) == [True]
+    assert core.read([content], image, False, 37 * 53 - 1) == [False]
+    for wrong in (image[0], image.astype("int8"), np.zeros((2, 2, 1, 3), "uint8")):
+        with pytest.raises(ValueError, match="images must be"):
+            core.read([content], wrong, False, 10**6)
+    image.flags.writeable = False
+    with pytest.raises((ValueError, BufferError), match="read-only"):
+        core.read([content], image, False, 10**6)
+    with pytest.raises(ValueError, match="is not loaded"):
+        _core.JpegReader("/no/such/library.so", 2, 1, 0, 0)
+    with pytest.raises(ValueError, match="calls no libjpeg"):
+        _core.JpegReader(_core.__file__, 2, 1, 0, 0)
+
+
+@pytest.mark.parametrize("options", [{}, {"crop_to_aspect_ratio": True}])
+def test_scaled_decoding_is_close_and_never_enlarges(decoder, options, tmp_path, rng, monkeypatch):
+    if decoder == "core":  # plans of other tests are kept
+        jpeg_files.writer_of.cache_clear()
     path = saved(tmp_path / "a.jpg", photograph(rng, 410, 640), quality=95)
-    if not has_simplejpeg:
-        monkeypatch.setattr(image_utils, "_simplejpeg", lambda: None)
     sizes = []
-    resize = resampling.resize_array
+    taps_of = resampling.image_taps
 
-    def noted(pixels, *args):
-        sizes.append(pixels.shape[:2])
-        return resize(pixels, *args)
+    def noted(height, width, *args):
+        sizes.append((height, width))
+        return taps_of(height, width, *args)
 
-    monkeypatch.setattr(resampling, "resize_array", noted)
+    monkeypatch.setattr(resampling, "image_taps", noted)
     scaled = reader(size=(90, 70), scaled_decoding=True, **options)(path)
     whole = reader(size=(90, 70), **options)(path)
     assert sizes[1] == (410, 640)

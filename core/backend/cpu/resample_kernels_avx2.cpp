@@ -1,0 +1,1 @@
+#include "core/backend/cpu/resample_kernels_impl.h"
