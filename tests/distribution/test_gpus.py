@@ -28,11 +28,10 @@ AT_ONCE = (
     "net_c_in_buckets",
     "net_c_gathering",
 )
-STATEFUL = ("net_c_gathered", "net_c_momentum")
-OTHERWISE = tuple(f"{job}_otherwise" for job in STATEFUL)
-SHARED = ("net_c_momentum", "net_c_adam", "net_c_gathered")  # and the same with state in parts
+STATEFUL = ("smooth_gathered", "smooth_momentum")
+SHARED = ("smooth_momentum", "net_c_adam", "smooth_gathered")  # and the same with state in parts
 SHARING = ("net_c_adam", *(f"{job}_sharing" for job in SHARED))
-JOBS = ("sums", "net_c", *AT_ONCE, *STATEFUL, *OTHERWISE, *SHARING, "small_resnet", "mixed")
+JOBS = ("sums", "net_c", *AT_ONCE, *STATEFUL, *SHARING, "small_resnet", "mixed")
 # In float32 without TF32 after 50 steps, of plain SGD, and of a network with batch normalization.
 NEAR = {"net_c": 1e-4, **dict.fromkeys(AT_ONCE, 1e-3), "small_resnet": 1e-2}
 # What other processes' work.py does needs no more of a GPU than the ops of dense layers.
@@ -82,21 +81,14 @@ def test_two_gpus_train_as_one(runs, job):
 
 @pytest.mark.parametrize("job", STATEFUL)
 def test_stateful_trainings_are_those_of_one_gpu(runs, job):
-    """One GPU ends elsewhere, too, where it adds up samples in another order.
-
-    Training makes a difference of roundings larger, by how much differs from one to the next: by
-    ten times at the most in what was measured. A sum that is wrong ends far beyond that.
-    """
-    one, otherwise = (results(runs(1), name) for name in (job, f"{job}_otherwise"))
-    two = results(runs(2), job)
+    """Without relu and maxima, in which a rounding decides what a whole sample adds."""
+    one, two = (results(runs(size), job) for size in (1, 2))
     assert one["losses"][-1] < 0.95 * one["losses"][0]
     for name, value in one.items():
-        scale = np.abs(value).max()
-        by_rounding = np.abs(otherwise[name] - value).max() / scale
-        distance = np.abs(two[name] - value).max() / scale
-        print(f"{name}: {distance:.2g}, by rounding {by_rounding:.2g}")
-        assert by_rounding < 1e-2, name
-        assert distance < 64 * max(by_rounding, 1e-6), name
+        distance = np.abs(two[name] - value).max() / np.abs(value).max()
+        print(f"{name}: {distance:.2g}")
+        # Processes of CPUs end up to 3e-7 apart. Each of 100 updates may round by 1.2e-7.
+        assert distance < 100 * 2.0**-23, name
 
 
 def test_sums_in_many_messages_are_the_same(runs):
