@@ -210,7 +210,7 @@ def test_scopes_nest(device):
     ("call", "part"),
     [
         (lambda m: keras.layers.Dense(2).stateless_call([], [], [[1.0]]), "no variables yet"),
-        (lambda m: m.stateless_call([], [], np.ones((1, 5))), "each of the 6 variables"),
+        (lambda m: m.stateless_call([], [], np.ones((1, 5))), "each of the 5 variables"),
         (lambda m: keras.optimizers.SGD().stateless_apply([], [], []), "no variables yet"),
         (lambda m: keras.metrics.Mean().stateless_result([1.0]), "each of the 2 variables"),
         (lambda m: keras.StatelessScope([(3, 4)]), "Received 3 of type int"),
