@@ -75,6 +75,7 @@ void record_call(const EagerPlanPtr& plan, Inputs inputs, std::span<Tensor> outp
 }
 
 Tensor read_variable(const VariablePtr& variable) {
+  if (variable == nullptr) throw ValueError("expected a variable or a tensor, received None");
   Recorder& recorder = Recorder::here();
   if (!is_floating(variable->value().dtype())) return variable->value();
   if (recorder.reads != nullptr && variable->trainable()) {

@@ -46,6 +46,12 @@ def test_no_call_ends_the_process(amount):
     assert called > 500 and ended == 0
 
 
+def test_no_variable_among_the_inputs():
+    """Fuzzing found it: in lists nanobind takes None for a shared pointer to nothing."""
+    with pytest.raises(ValueError, match="received None"):
+        _core.record_function("conv2d", [None], [tensor(3)], int)
+
+
 @needs_fork
 @pytest.mark.parametrize("end, how", [("abort()", "SIGABRT"), ("_exit(3)", "exit status 3")])
 def test_a_call_that_ends_the_process_is_named(end, how):
