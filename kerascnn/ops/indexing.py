@@ -85,7 +85,7 @@ def get_item(x: Any, key: Any) -> Any:
     >>> x[[0, 2], [1, 0]].numpy().tolist()
     [1, 4]
     """
-    x = dispatch.convert(x)
+    x = whole = dispatch.convert(x)
     indices = [_standardized(k) for k in (key if isinstance(key, tuple) else (key,))]
     entries = _entries(indices, tuple(x.shape))
     if any(isinstance(k, _Array) for k in entries):
@@ -101,6 +101,9 @@ def get_item(x: Any, key: Any) -> Any:
         return _take_together(x, arrays, is_one_run)
     for axis, places in arrays.items():
         x = shaping.take(x, places, axis)
+    if x is whole:
+        # x[:] is another tensor: a mask that x has is not its mask.
+        x = dispatch.apply_one("reshape", [x], {"shape": list(x.shape)})
     return x
 
 

@@ -199,6 +199,18 @@ class TestLayer:
         assert first._keras_mask is a._keras_mask
         assert second._keras_mask is None
 
+    @pytest.mark.parametrize("compiled", [False, True])
+    def test_a_mask_is_lost_where_nothing_is_cropped(self, compiled):
+        """Found by fuzzing: x[:, 0:] was x itself, and later layers saw the mask of x."""
+        passing, cropping = Passing(), keras.layers.Cropping1D(0)
+
+        def call(x):
+            return passing(cropping(NonZero()(x)))
+
+        with pytest.warns(UserWarning, match="does not support masks"):
+            (keras.jit(call) if compiled else call)(ops.convert_to_tensor(IDS))
+        assert passing.seen == [None]
+
     def test_warns_where_a_mask_is_lost(self):
         with pytest.warns(UserWarning, match=r"'lost' \(of type Losing\).*does not support masks"):
             y = Losing(name="lost")(NonZero()(IDS))
