@@ -101,21 +101,90 @@ model = Model()
 model.compile("adam", "mse")
 model.fit(np.ones((8, 5, 3)), np.ones((8, 3)), verbose=0)
 """,
+    "threads that Python's `threading` does not know": """
+import _thread
+began, never = _thread.allocate_lock(), _thread.allocate_lock()
+began.acquire(), never.acquire()
+def hold():
+    x, layer = ops.ones((3, 4)), keras.layers.Dense(2)
+    layer(x)
+    began.release()
+    never.acquire()
+_thread.start_new_thread(hold, ())
+began.acquire()
+""",
+    "what ends fit": """
+class Raising(keras.callbacks.Callback):
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+    def on_train_batch_end(self, batch, logs=None):
+        raise self.error
+def batches():
+    while True:
+        yield ops.ones((4, 3)), np.ones((4, 1))
+model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+source = batches()
+next(source)
+kept = []
+for error in (ValueError(), KeyboardInterrupt(), SystemExit()):
+    try:
+        model.fit(source, steps_per_epoch=3, callbacks=[Raising(error)], verbose=0)
+    except BaseException as caught:
+        kept.append((caught, caught.__traceback__))
+assert [type(e) for e, _ in kept] == [ValueError, KeyboardInterrupt, SystemExit]
+try:
+    model.fit(np.ones((4, 3)), np.ones((5, 1)), verbose=0)
+except ValueError as caught:
+    kept.append(caught)
+assert len(kept) == 4
+""",
 }
+# These scripts end by what nobody catches: a layer's error, and an exit in the middle of a step.
+ENDS = {1: "raise ValueError('of the layer')", 3: "sys.exit(3)"}
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_nothing_is_left_at_the_end(part):
-    """Names of the module keep results, tapes and functions until the interpreter ends."""
-    source = (
-        "import numpy as np\nimport kerascnn as keras\nfrom kerascnn import ops\n" + PARTS[part]
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", source],
+def run(source: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            "import sys\nimport numpy as np\nimport kerascnn as keras\nfrom kerascnn import ops\n"
+            + source,
+        ],
         capture_output=True,
         text=True,
         timeout=300,
         env={**os.environ, "KERASCNN_DEVICE": "cpu"},
     )
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_nothing_is_left_at_the_end(part):
+    """Names of the module keep results, tapes and functions until the interpreter ends."""
+    done = run(PARTS[part])
     assert done.returncode == 0, done.stderr
     assert "leaked" not in done.stderr
+
+
+@pytest.mark.parametrize("code", ENDS)
+def test_nothing_is_left_where_a_script_breaks_off(code):
+    source = f"""
+class Last(keras.layers.Layer):
+    def call(self, x):
+        y = x * 2.0
+        {ENDS[code]}
+inputs = keras.Input((3,))
+class Model(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense, self.last = keras.layers.Dense(2), Last()
+    def call(self, x):
+        return self.last(self.dense(x))
+model = Model()
+model.compile("sgd", "mse")
+model.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)
+"""
+    done = run(source)
+    assert done.returncode == code, done.stderr
+    assert "leaked" not in done.stderr and ("of the layer" in done.stderr) == (code == 1)
