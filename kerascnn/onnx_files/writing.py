@@ -16,7 +16,12 @@ from kerascnn.onnx_files import (  # noqa: F401, these register emitters
 from kerascnn.onnx_files.emitter import Emitter, File
 from kerascnn.onnx_files.needed import require_onnx
 from kerascnn.recordings.recording import ExportError, Recording, record
-from kerascnn.recordings.signatures import check_built, check_on_device, signature
+from kerascnn.recordings.signatures import (
+    check_built,
+    check_on_device,
+    check_stateless,
+    signature,
+)
 from kerascnn.recordings.sizes import Shape, Size
 from kerascnn.saving.atomic import replacing
 
@@ -33,7 +38,7 @@ def export(model: Any, path: Path, input_signature: Any = None, opset_version: i
 
     Raises:
         ImportError: without the package `onnx`.
-        ExportError: for what ONNX can't express.
+        ExportError: for what ONNX can't express, and variables that a prediction changes.
         ValueError: for a model that is not built, and another opset.
     """
     require_onnx()
@@ -46,7 +51,9 @@ def export(model: Any, path: Path, input_signature: Any = None, opset_version: i
     check_built(model)
     inputs = signature(model, input_signature)
     check_on_device(model, trees.flatten(inputs))
-    proto = to_proto(record(model, inputs), model.name, opset)
+    recording = record(model, inputs)
+    proto = to_proto(recording, model.name, opset)
+    check_stateless(model, recording.program)  # emitters say more of random numbers
     _write(proto, path)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from kerascnn import trees
 from kerascnn.layers.preprocessing.host_layer import HostLayer
-from kerascnn.recordings.recording import ExportError, Input, unique
+from kerascnn.recordings.recording import ExportError, Input, Program, unique
 
 
 def check_built(model: Any) -> None:
@@ -62,6 +62,18 @@ def check_on_device(model: Any, inputs: list[Input]) -> None:
         raise ExportError(
             f"Model '{model.name}' can't be exported: {what} works on the host, on text or tables. "
             "Export a model that begins behind it, and prepare its inputs with the layer."
+        )
+
+
+def check_stateless(model: Any, program: Program) -> None:
+    """Raises ExportError where a prediction assigns to variables: a file has no state to keep."""
+    names = [variable.name for variable in program.assigned()]
+    if names:
+        raise ExportError(
+            f"Model '{model.name}' can't be exported: a prediction changes "
+            f"{', '.join(names[:5])}. A graph in a file computes the same in each call: leave out "
+            "`stateful`, assign to a variable only where `training` is true, and draw random "
+            "numbers with a whole number as their seed."
         )
 
 

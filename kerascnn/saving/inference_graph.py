@@ -16,7 +16,7 @@ from kerascnn import trees
 from kerascnn.models import weights_file
 from kerascnn.recordings import open_constants
 from kerascnn.recordings.recording import Call, ExportError, Program, Recording, record
-from kerascnn.recordings.signatures import check_on_device, signature
+from kerascnn.recordings.signatures import check_on_device, check_stateless, signature
 from kerascnn.recordings.sizes import Extent, Shape, Size, UnknownSize, merged
 
 VERSION = 1
@@ -43,21 +43,11 @@ def write(model: Any, input_signature: Any) -> tuple[str, dict[str, Any]]:
     inputs = signature(model, input_signature)
     check_on_device(model, trees.flatten(inputs))
     recording = record(model, inputs)
-    _check_state(model, recording.program)
+    check_stateless(model, recording.program)
     named = {id(v.core): name for name, v, _ in weights_file.named_variables(model)}
     writer = _Writer(recording, named)
     text = json.dumps(writer.model(), separators=(",", ":"), allow_nan=False)
     return text, writer.arrays
-
-
-def _check_state(model: Any, program: Program) -> None:
-    names = [variable.name for variable in program.assigned()]
-    if names:
-        raise ExportError(
-            f"Model '{model.name}' can't be exported with its graph: a prediction changes "
-            f"{', '.join(names[:5])}. A graph in a file computes the same in each call: leave out "
-            "`stateful`, and draw random numbers with a whole number as their seed."
-        )
 
 
 class _Writer:

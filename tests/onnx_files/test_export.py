@@ -249,6 +249,32 @@ def test_the_layer_and_the_op_are_named(function, text, tmp_path):
     refused(model, tmp_path, text)
 
 
+class Counting(layers.Layer):
+    """Counts its calls: with `training_only` those of training."""
+
+    def __init__(self, training_only, **arguments):
+        super().__init__(**arguments)
+        self.training_only = training_only
+
+    def build(self, input_shape):
+        self.count = self.add_weight(shape=(), initializer="ones", trainable=False, name="count")
+
+    def call(self, x, training=False):
+        if training or not self.training_only:
+            self.count.assign(self.count + 1.0)
+        return x * self.count
+
+
+def test_what_a_prediction_changes_is_refused(tmp_path):
+    """A file has no state: each of its predictions would be the first one."""
+    counting = keras.Sequential([keras.Input((3,)), Counting(False, name="counting")])
+    refused(counting, tmp_path, r"a prediction changes .*counting/count\. .*`training` is true")
+    stateful = keras.Sequential([keras.Input((4, 3), batch_size=2), layers.GRU(2, stateful=True)])
+    refused(stateful, tmp_path, "a prediction changes .*/rnn_state.*leave out `stateful`")
+    fixed = keras.Sequential([keras.Input((3,)), Counting(True)])
+    assert exported(fixed, tmp_path, floats(2, 3)) == 0.0
+
+
 def test_what_depends_on_an_open_size(tmp_path):
     x = keras.Input((None, 2))
     table = np.random.default_rng(0).normal(size=(300, 2)).astype("float32")
