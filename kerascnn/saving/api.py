@@ -293,11 +293,23 @@ _TORCH = (".pth", ".pt", ".bin", ".ckpt")
 class _MissingFileError(FileNotFoundError, ValueError):
     """The file is missing: Keras raises ValueError for models, FileNotFoundError for weights."""
 
+    def __reduce__(self) -> tuple:
+        return _missing_file_error, self.args  # its shown name is that of another class
+
+
+# Tracebacks show the name that one catches it by.
+_MissingFileError.__name__ = _MissingFileError.__qualname__ = FileNotFoundError.__name__
+_MissingFileError.__module__ = FileNotFoundError.__module__
+
+
+def _missing_file_error(text: str) -> FileNotFoundError:
+    return _MissingFileError(text)
+
 
 def _check_exists(path: Path) -> None:
     if not path.is_file():
         where = "" if path.is_absolute() else f", in the working folder {Path.cwd()}"
-        raise _MissingFileError(f"File not found: filepath={path}{where}")
+        raise _missing_file_error(f"File not found: filepath={path}{where}")
 
 
 def _check_overwrite(path: Path, overwrite: bool) -> None:

@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import traceback
 
 import numpy as np
 import pytest
@@ -96,6 +97,11 @@ def test_names_of_files(tmp_path):
             model.load_weights(tmp_path / "none.weights.h5")
     with pytest.raises(FileNotFoundError, match=r"=none\.keras, in the working folder /"):
         saving.load_model("none.keras")
+    with pytest.raises(FileNotFoundError) as caught:
+        model.load_weights("none.weights.h5")
+    assert traceback.format_exception_only(caught.value)[0].startswith("FileNotFoundError: File")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is type(caught.value) and str(again) == str(caught.value)
     with pytest.raises(ValueError, match="zipped"):
         model.save(tmp_path / "folder.keras", zipped=False)
     with pytest.raises(ValueError, match="holds no model"):
