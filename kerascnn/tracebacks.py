@@ -1,13 +1,16 @@
-"""Tracebacks without the library's own frames, as Keras shows them."""
+"""Tracebacks without the library's own frames, as Keras shows them, and lines of warnings."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from types import TracebackType
-from typing import ParamSpec, TypeVar
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from types import FrameType, TracebackType
+from typing import Any, ParamSpec, TypeVar
 
-from kerascnn import config
+from kerascnn import config, serialization
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,26 +27,52 @@ def filtered(traceback: TracebackType | None) -> TracebackType | None:
     while traceback is not None:
         frames.append(traceback)
         traceback = traceback.tb_next
-    kept = [frame for frame in frames if not _is_own(frame)] or frames[-1:]
+    kept = [frame for frame in frames if not _is_own(frame.tb_frame)] or frames[-1:]
     result = None
     for frame in reversed(kept):
         result = TracebackType(result, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return result
 
 
-def _is_own(traceback: TracebackType) -> bool:
-    name = str(traceback.tb_frame.f_globals.get("__name__", ""))
-    return name.partition(".")[0] == "kerascnn"
+def _is_own(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "kerascnn"
+
+
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warns of the innermost line that is not the library's."""
+    level, frame = 2, sys._getframe(1)
+    while _is_own(frame) and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, category, stacklevel=level)
 
 
 def filter_traceback(function: Callable[P, R]) -> Callable[P, R]:
-    """The same function, whose errors have filtered tracebacks."""
+    """The same function, whose errors have filtered tracebacks.
+
+    The error for a keyword argument that it does not have names those that it has.
+    """
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
         except Exception as error:
+            wrong = _wrong_name(function, kwargs) if isinstance(error, TypeError) else None
+            if wrong is not None:
+                raise wrong from None
             raise error.with_traceback(filtered(error.__traceback__))  # noqa: B904
 
     return call
+
+
+def _wrong_name(function: Callable[..., Any], given: Mapping[str, Any]) -> TypeError | None:
+    """The error for a name that a function has no argument of, None where it has all."""
+    parameters = inspect.signature(function).parameters.values()
+    known = [p.name for p in parameters if p.name != "self"]
+    wrong = [name for name in given if name not in known]
+    if not wrong or any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return None
+    return TypeError(
+        f"{getattr(function, '__name__', 'This')}() got an unexpected keyword argument "
+        f"{wrong[0]!r}. {serialization.did_you_mean(wrong[0], known)}"
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from kerascnn import _core, config, random
 from kerascnn.callbacks.callback_list import CallbackList
+from kerascnn.tracebacks import warn
 from kerascnn.training.data import ArrayData, check_positive_int
 from kerascnn.training.streams import BatchStream
 
@@ -94,7 +94,7 @@ def check_epochs(epochs: Any, initial_epoch: Any, validation_freq: Any, shuffle:
             "validation_freq must be an integer from 1 on or a list of epochs. Received: "
             f"validation_freq={validation_freq!r} of type {type(validation_freq).__name__}"
         )
-    if not isinstance(shuffle, (bool, np.bool_)):
+    if shuffle is not None and not isinstance(shuffle, (bool, np.bool_)):
         raise ValueError(f"shuffle must be True or False. Received: shuffle={shuffle!r}")
 
 
@@ -103,7 +103,7 @@ def limit_epochs(epochs: int) -> int:
     most = config.max_epochs()
     if not most or most >= epochs:
         return epochs
-    warnings.warn(f"Limiting epochs to {most}", stacklevel=3)
+    warn(f"Limiting epochs to {most}")
     return most
 
 
@@ -113,5 +113,5 @@ def limit_steps(steps: int | None, num_batches: int | None) -> int | None:
     known = steps or num_batches
     if not most or (known is not None and most >= known):
         return steps
-    warnings.warn(f"Limiting steps_per_epoch to {most}", stacklevel=3)
+    warn(f"Limiting steps_per_epoch to {most}")
     return most

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kerascnn.distribution import replicas
 from kerascnn.distribution.replicas import Share
+from kerascnn.tracebacks import warn
 from kerascnn.training import random_places
 from kerascnn.training.batch_forms import BatchForm, form_of, look_at
 from kerascnn.training.data import ArrayData
@@ -220,11 +220,10 @@ class BatchFeed:
         self._stream.on_epoch_end()
 
     def _warn(self) -> None:
-        warnings.warn(
+        warn(
             f"Your input ran out of data; the epoch ends early, after {self._seen} batches of the "
             f"{self._stream.name}. It must give at least `steps_per_epoch * epochs` batches, or "
-            "be something that can be iterated over again.",
-            stacklevel=7,
+            "be something that can be iterated over again."
         )
 
     def end_epoch(self) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from kerascnn.distribution import replicas
+from kerascnn.tracebacks import warn
 from kerascnn.training import memory
 from kerascnn.training.chunks import Chunks
 from kerascnn.training.data import ArrayData
@@ -230,10 +230,9 @@ class Feed:
         Returns the most batches that it can have.
         """
         if self.begin_own_epoch(steps) < (steps or 0):
-            warnings.warn(
+            warn(
                 f"The data has only {self._left} of the {steps} batches that were asked for: the "
-                "epoch ends early.",
-                stacklevel=5,
+                "epoch ends early."
             )
         return steps or self.num_batches
 

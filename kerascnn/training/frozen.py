@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random as _python_random
 import sys
-import warnings
 from types import FunctionType
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from kerascnn import code_places, random, trees
 from kerascnn.layers.layer import Layer
+from kerascnn.tracebacks import warn
 
 # For each open recording, this notes where attributes were set.
 _notes: list[dict[tuple[int, str], tuple[str, int]]] = []
@@ -69,10 +69,9 @@ class PythonState:
         for text, is_meant in found:
             if text not in known:
                 known.add(text)
-                warnings.warn(
+                warn(
                     f"{where} {text} while it is recorded{self._uses(is_meant)}: every step will "
                     f"use the same ones. Use keras.random, {_WAY_OUT}",
-                    stacklevel=2,
                 )
         now = _numbers_of(self._model)
         for key, (layer, value) in self._numbers.items():
@@ -80,12 +79,11 @@ class PythonState:
             text = f"{type(layer).__name__}.{attribute}"
             if key in now and now[key][1] != value and text not in known:
                 known.add(text)
-                warnings.warn(
+                warn(
                     f"{where} changed the number `{attribute}` of {type(layer).__name__} "
                     f"'{layer.name}' while it was recorded, from {value} to {now[key][1]}"
                     f"{self._place(key)}. The steps themselves neither change nor read it again. "
                     f"Keep what counts in a keras.Variable, {_WAY_OUT}",
-                    stacklevel=2,
                 )
 
     def _place(self, key: tuple[int, str]) -> str:

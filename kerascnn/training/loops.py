@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerascnn import _core, trees
 from kerascnn.callbacks.callback_list import CallbackList
 from kerascnn.distribution import replicas
+from kerascnn.tracebacks import warn
 from kerascnn.training.batch_feed import BatchFeed
 from kerascnn.training.feed import Feed
 from kerascnn.training.logs import LazyLogs, as_number, flat_logs, sorted_logs
@@ -177,12 +177,11 @@ class StepRunner:
             return
         if not self._warned:
             self._warned = True
-            warnings.warn(
+            warn(
                 f"The loss became NaN or infinite in epoch {epoch + 1}, step {finite + 1} (counted "
                 "from 1). A smaller learning rate, scaled inputs or checked labels may help; "
                 "keras.callbacks.TerminateOnNaN() stops training there.",
                 RuntimeWarning,
-                stacklevel=4,
             )
         self._callbacks.on_invalid_loss(finite)
 

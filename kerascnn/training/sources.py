@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from kerascnn.interchange import shares_memory
+from kerascnn.tracebacks import warn
 from kerascnn.training.data import ArrayData
 from kerascnn.training.streams import (
     BatchStream,
@@ -25,7 +25,7 @@ def as_data(
     y: Any = None,
     sample_weight: Any = None,
     class_weight: dict | None = None,
-    shuffle: bool = False,
+    shuffle: bool | None = False,
     prepare: Callable[[Any], Any] | None = None,
 ) -> ArrayData | BatchStream:
     """The arguments of `fit` as arrays or as a stream of batches.
@@ -74,7 +74,7 @@ def as_stream(
     y: Any = None,
     sample_weight: Any = None,
     class_weight: dict | None = None,
-    shuffle: bool = False,
+    shuffle: bool | None = False,
 ) -> BatchStream | None:
     """The stream for what gives batches by itself, `None` for arrays (and what is neither).
 
@@ -98,13 +98,12 @@ def as_stream(
             f"weights of the samples' classes. Received: class_weight={class_weight}"
         )
     if shuffle and name in ("generator", "torch DataLoader"):
-        warnings.warn(
-            f"`shuffle=True` has no effect on a {name}, which has to shuffle by itself. Pass "
-            "shuffle=False.",
-            stacklevel=4,
+        warn(
+            f"`shuffle=True` has no effect on a {name}, which has to shuffle by itself. Leave it "
+            "out."
         )
     if name == "PyDataset":
-        return PyDatasetStream(x, shuffle, class_weight)
+        return PyDatasetStream(x, shuffle is None or bool(shuffle), class_weight)
     if name == "generator":
         return GeneratorStream(x)
     return IterableStream(x, name, class_weight)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from kerascnn import ops, tracing, trees
 from kerascnn.distribution import replicas
 from kerascnn.metrics.recording import current_recording
+from kerascnn.tracebacks import warn
 from kerascnn.training.eager import current_step
 from kerascnn.training.gradients import current_trace, last_gradients, zero_grad
 from kerascnn.training.machinery import StepMachinery
@@ -58,10 +58,9 @@ class StepMethods(StepMachinery):
         if variables:
             self.optimizer.apply(last_gradients(loss, variables), variables)
         else:
-            warnings.warn(
+            warn(
                 f"The model '{self.name}' does not have any trainable weights: fit changes nothing "
-                "but metrics. Set `trainable = True` on the layers to be trained.",
-                stacklevel=2,
+                "but metrics. Set `trainable = True` on the layers to be trained."
             )
         return self.compute_metrics(x, y, y_pred, sample_weight)
 

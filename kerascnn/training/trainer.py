@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from kerascnn import metrics as metrics_module
@@ -13,7 +12,7 @@ from kerascnn.distribution import replicas
 from kerascnn.layers.state import unique
 from kerascnn.metrics.recording import current_recording
 from kerascnn.stateless import StatelessTrainer
-from kerascnn.tracebacks import filter_traceback
+from kerascnn.tracebacks import filter_traceback, warn
 from kerascnn.training.arguments import (
     check_epochs,
     limit_epochs,
@@ -58,6 +57,7 @@ class Trainer(StepMethods, StatelessTrainer):
 
     # Configuration -----------------------------------------------------------------------------
 
+    @filter_traceback
     def compile(
         self,
         optimizer: Any = "rmsprop",
@@ -118,10 +118,7 @@ class Trainer(StepMethods, StatelessTrainer):
             self._compile_metrics = CompileMetrics(metrics, weighted_metrics, names)
         if jit_compile and jit_compile != "auto" and run_eagerly:
             jit_compile = False
-            warnings.warn(
-                "`jit_compile` can't be True together with `run_eagerly`; it is taken as False.",
-                stacklevel=2,
-            )
+            warn("`jit_compile` can't be True together with `run_eagerly`; it is taken as False.")
         self.jit_compile = False if jit_compile == "auto" else bool(jit_compile)
         self.run_eagerly = run_eagerly
         self.steps_per_execution = steps_per_execution
@@ -224,7 +221,7 @@ class Trainer(StepMethods, StatelessTrainer):
         callbacks: Any = None,
         validation_split: float = 0.0,
         validation_data: Any = None,
-        shuffle: bool = True,
+        shuffle: bool | None = None,
         class_weight: dict | None = None,
         sample_weight: Any = None,
         initial_epoch: int = 0,
@@ -249,8 +246,10 @@ class Trainer(StepMethods, StatelessTrainer):
             validation_split: this last share of the data is used for validation, not for training.
             validation_data: `(x, y)` or `(x, y, sample_weight)` for validation, or what gives
                 batches by itself.
-            shuffle: whether each epoch has a new order (`keras.utils.set_random_seed` makes the
-                orders repeat).
+            shuffle: whether each epoch of arrays and of a `PyDataset` has a new order, as they have
+                by default (`keras.utils.set_random_seed` makes the orders repeat). Generators and
+                DataLoaders have an order of their own; only for them True is not the same as None:
+                it warns.
             class_weight: weights of the classes, a dictionary from class number to weight.
             sample_weight: weights of the samples, shape `(num_samples,)`.
             initial_epoch: the epoch to begin with, to go on with an earlier training.
@@ -279,7 +278,7 @@ class Trainer(StepMethods, StatelessTrainer):
         """
         self._assert_compile_called("fit")
         prepare = self._host_preparation()
-        data = as_data(x, y, sample_weight, class_weight, bool(shuffle), prepare)
+        data = as_data(x, y, sample_weight, class_weight, shuffle, prepare)
         if validation_split and validation_data is None:
             if not isinstance(data, ArrayData):
                 raise ValueError(
@@ -294,7 +293,8 @@ class Trainer(StepMethods, StatelessTrainer):
         batch_size = standardize_batch_size(batch_size, data, steps_per_epoch, "steps_per_epoch")
         if validation_data is not None:
             validation_data = unpack_validation_data(validation_data, prepare)
-        shuffler = make_shuffler() if shuffle and isinstance(data, ArrayData) else None
+        is_shuffled = isinstance(data, ArrayData) and (shuffle is None or shuffle)
+        shuffler = make_shuffler() if is_shuffled else None
         feed = self._feed(TRAIN, data, batch_size, shuffler)
         epochs = limit_epochs(epochs)
         steps_per_epoch = limit_steps(steps_per_epoch, feed.num_batches)

@@ -37,7 +37,6 @@ def small_model(**compiled):
 
 
 @pytest.mark.parametrize("job", LOCAL)
-@pytest.mark.filterwarnings("ignore:`shuffle=True` has no effect")
 def test_devices_train_as_one(request, job):
     if job not in FEW and not request.config.getoption("--thorough"):
         pytest.skip("only with --thorough")
@@ -106,7 +105,6 @@ def test_what_python_assigns_reaches_all_devices():
     check_equal(train(2), train(1), {"rtol": 1e-4, "atol": 1e-6})
 
 
-@pytest.mark.filterwarnings("ignore:`shuffle=True` has no effect")
 def test_batches_of_sources_by_way_of_rings(monkeypatch):
     """On GPUs they wait for one another in memory that a copy brings to the device."""
 

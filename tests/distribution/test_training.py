@@ -92,7 +92,6 @@ def test_several_processes_train_as_one(runs, job, size):
 
 
 @pytest.mark.parametrize("job", LOCAL)
-@pytest.mark.filterwarnings("ignore:`shuffle=True` has no effect")
 def test_devices_of_one_process_end_with_the_same_bits(runs, several_cpus, job):
     """As two processes: shares, random streams and the order of sums are the same."""
     found, expected = trained_on_cpus(job, 2), results(runs(2), job)

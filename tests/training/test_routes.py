@@ -14,9 +14,6 @@ from kerascnn.training import batch_feed, chunks, routes
 
 from .helpers import WatchedUpload, blobs, classifier
 
-# fit says that it does not shuffle sources with their own order.
-pytestmark = pytest.mark.filterwarnings("ignore:`shuffle=True` has no effect")
-
 
 def compiled(**arguments):
     model = classifier()

@@ -1,5 +1,6 @@
 """Tracebacks show the user's frames, and the message names the call that failed."""
 
+import re
 import subprocess
 import sys
 import traceback
@@ -49,6 +50,37 @@ def frames_of(call):
     modules = [frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(caught.tb)]
     names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(caught.tb)]
     return sum(module.startswith("kerascnn") for module in modules), names
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda m, x: m.fit(x, x, validation=(x, x)), r"fit.*'validation'\..*'validation_data'"),
+        (lambda m, x: m.fit(x, x, nb_epoch=2), r"fit.*'nb_epoch'\. Did you mean 'epochs'"),
+        (lambda m, x: m.evaluate(x, x, batchsize=2), r"evaluate.*Did you mean 'batch_size'\?"),
+        (lambda m, x: m.predict(x, device="cpu"), "predict.*Known are as_tensor, batch_size, "),
+        (lambda m, x: m.compile("sgd", los="mse"), r"compile.*'los'\. Did you mean 'loss'\?"),
+    ],
+)
+def test_arguments_that_are_not_there(call, text):
+    """The error is Python's, with the names that there are."""
+    with pytest.raises(TypeError, match="got an unexpected keyword argument") as caught:
+        call(failing_model(), np.ones((3, 2), "float32"))
+    assert re.search(text, str(caught.value)) and "self" not in str(caught.value)
+    assert caught.value.__suppress_context__ and len(caught.traceback) == 3  # test, lambda, method
+
+
+def test_type_errors_of_users_stay():
+    """An argument of the call is misspelt only where the method has no such argument."""
+
+    class Wrong(layers.Layer):
+        def call(self, x):
+            return len(x=x)
+
+    model = keras.Sequential([Wrong()])
+    model.compile("sgd", "mse")
+    with pytest.raises(TypeError, match="len.. takes no keyword arguments"):
+        model.predict(x=np.ones((3, 2), "float32"), verbose=0)
 
 
 @pytest.mark.parametrize("what", CALLS)
