@@ -602,5 +602,7 @@ def _close_names(name: Any, names: list[str]) -> str:
 
     spellings = (str(name), str(name).lower())
     close = [c for s in spellings for c in difflib.get_close_matches(s, names, n=3, cutoff=0.6)]
+    if not close and len(str(name)) > 1:  # a part of a name
+        close = [c for c in names if str(name).lower() in c.lower()]
     shown = " or ".join(repr(c) for c in list(dict.fromkeys(close))[:3])
     return f"Did you mean {shown}?" if close else ""

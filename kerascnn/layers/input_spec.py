@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -157,11 +158,10 @@ def _problem(spec: InputSpec, shape: tuple[int | None, ...], dtype: Any) -> str 
             more = len(wanted) - len(given)
             wanted = wanted[:-1] if more == 1 and wanted[-1] == 1 else wanted
             given = given[:-1] if more == -1 and given[-1] == 1 else given
-        same = len(wanted) == len(given) and all(
-            a is None or b is None or a == b for a, b in zip(wanted, given, strict=True)
-        )
-        if not same:
-            return f"expected shape={spec.shape}, found shape={shape}."
+        if not _fits(wanted, given):
+            return (
+                f"expected shape={spec.shape}, found shape={shape}.{_shape_hint(spec.shape, shape)}"
+            )
     return None
 
 
@@ -171,3 +171,33 @@ def _rank_hint(spec: InputSpec, ndim: int) -> str:
         missing = "the axis of the batch (x[None]) or that of the channels (x[..., None])"
         return f" If {missing} is missing, add it." if needed == 4 else ""
     return ""
+
+
+def _shape_hint(wanted: tuple[int | None, ...], given: tuple[int | None, ...]) -> str:
+    """A way out for what is usually wrong with images and batches of them, "" for other shapes."""
+    if len(given) == len(wanted) - 1 and _fits(wanted[1:], given):
+        return " If that is one sample, give it the axis of the batch: x[None]."
+    sizes = wanted[1:]
+    if len(given) == 2 and None not in sizes and math.prod(sizes) == given[1]:  # type: ignore[arg-type]
+        return f" Flat samples get that shape by x.reshape({', '.join(map(str, (-1, *sizes)))})."
+    if len(wanted) != 4 or len(given) != 4 or wanted[3] not in (1, 3):
+        return ""
+    if given[1] == wanted[3] != given[3] and _fits(wanted[1:3], given[2:]):
+        return " The channels come last: np.moveaxis(x, 1, -1)."
+    if not _fits(wanted[3:], given[3:]):
+        if {wanted[3], given[3]} != {1, 3} or not _fits(wanted[1:3], given[1:3]):
+            return ""
+        return (
+            " Colors become gray by x.mean(axis=-1, keepdims=True)."
+            if wanted[3] == 1
+            else " Gray images get three channels by np.repeat(x, 3, axis=-1)."
+        )
+    if None in sizes:
+        return ""
+    return f" Resize the images: keras.ops.image.resize(x, ({sizes[0]}, {sizes[1]}))."
+
+
+def _fits(wanted: tuple[int | None, ...], given: tuple[int | None, ...]) -> bool:
+    return len(wanted) == len(given) and all(
+        a is None or b is None or a == b for a, b in zip(wanted, given, strict=True)
+    )

@@ -63,6 +63,8 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
 
     # If true, `call` takes NumPy arrays, also of text, and no tensors; see `HostLayer`.
     runs_on_host: bool = False
+    # Arguments of the constructor that its signature has not.
+    _more_arguments: tuple[str, ...] = ("name", "dtype", "trainable")
     # If true, the first call makes the layer's weights and parts.
     _grows_in_calls = False
     # If true, `call` gets text unchanged; models pass it on to such layers.
@@ -88,8 +90,8 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
         input_shape = kwargs.pop("input_shape", None)
         input_dim = kwargs.pop("input_dim", None)
         if kwargs:
-            known = [*inspect.signature(type(self).__init__).parameters, "name", "dtype"]
-            names = [k for k in dict.fromkeys([*known, "trainable"]) if k not in ("self", "kwargs")]
+            known = [*inspect.signature(type(self).__init__).parameters, *self._more_arguments]
+            names = [k for k in dict.fromkeys(known) if k not in ("self", "args", "kwargs")]
             raise ValueError(
                 f"{type(self).__name__} does not have the argument(s) {sorted(kwargs)}. "
                 f"{_serialization.did_you_mean(next(iter(kwargs)), names)}"

@@ -42,6 +42,8 @@ class Model(ModelSaving, StateTree, Trainer, Layer):
     _takes_text = True
     _grows_in_calls = True
 
+    _more_arguments = ("inputs", "outputs", *Layer._more_arguments)
+
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls is Model and _is_functional_call(args, kwargs):
             from kerascnn.models.functional import Functional

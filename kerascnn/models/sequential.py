@@ -48,6 +48,11 @@ class Sequential(Model):
         return object.__new__(cls)
 
     def __init__(self, layers: Any = None, trainable: bool = True, name: str | None = None) -> None:
+        if isinstance(trainable, Layer):
+            raise ValueError(
+                "Sequential takes its layers as a list, Sequential([layer, ...]). Received: "
+                f"{layers!r}, {trainable!r}"
+            )
         Model.__init__(self, trainable=trainable, name=name)
         self._functional: Functional | None = None
         self._built_on: Any = None  # shapes, nested like the inputs

@@ -75,6 +75,12 @@ def _check_sparse(labels: Any, num_classes: int, loss: Any) -> None:
     low, high = labels.min(), labels.max()
     if labels.dtype.kind not in "iub":
         whole = np.isfinite(labels).all() and bool((labels == np.floor(labels)).all())
+        if np.isnan(low):  # so is then the least of them
+            raise ValueError(
+                f"The loss '{name}' needs class numbers, whole numbers from 0 to "
+                f"{num_classes - 1}. {int(np.isnan(labels).sum())} of {labels.size} labels are "
+                "NaN: leave these samples out, or give them a class."
+            )
         if not whole:
             raise ValueError(
                 f"The loss '{name}' needs class numbers, whole numbers from 0 to "

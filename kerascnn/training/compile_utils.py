@@ -200,6 +200,22 @@ class CompileLoss:
         return total
 
 
+def _of_metric(error: ValueError, metric: Any, y_true: Any, y_pred: Any) -> ValueError:
+    """The error of a metric with its name and shapes: those of ops only name the op."""
+    if not (hasattr(y_true, "shape") and hasattr(y_pred, "shape")):
+        return error
+    shapes = tuple(y_true.shape), tuple(y_pred.shape)
+    hint = ""
+    if metric.name.startswith("sparse_") and shapes[0] == shapes[1]:
+        hint = f" For one-hot labels there is '{metric.name.removeprefix('sparse_')}'."
+    elif metric.name.startswith("categorical_") and len(shapes[0]) == len(shapes[1]) - 1:
+        hint = f" For class numbers there is 'sparse_{metric.name}'."
+    return ValueError(
+        f"The metric '{metric.name}' can't be computed from targets of shape {shapes[0]} and "
+        f"outputs of shape {shapes[1]}: {error}.{hint}"
+    )
+
+
 def _call_loss(loss: OutputLoss, y_true: Any, y_pred: Any, weight: Any) -> Any:
     if not is_nested(y_pred):
         check_target_shape(loss.loss, tuple(y_true.shape), tuple(y_pred.shape))
@@ -288,7 +304,10 @@ class CompileMetrics:
             weights = match_targets(sample_weight, y_pred, self._names, wanted)
         for place, metric, weighted in self._entries:
             weight = weights[place] if weighted else None
-            metric.update_state(targets[place], outputs[place], sample_weight=weight)
+            try:
+                metric.update_state(targets[place], outputs[place], sample_weight=weight)
+            except ValueError as error:
+                raise _of_metric(error, metric, targets[place], outputs[place]) from error
 
     def reset_state(self) -> None:
         for metric in self.metrics:

@@ -20,6 +20,8 @@ _UNSIGNED = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
 _USED_AS_IS = frozenset(map(np.dtype, ("bool", "uint8", "int8", "int16", "int32", "int64")))
 # All values of these types fit into int32.
 _NARROW = frozenset(map(np.dtype, ("uint8", "int8", "int16", "int32")))
+# No model has more inputs or outputs than this, as a rule.
+_MANY = 8
 _ABOUT_TEXT = (
     " Text becomes numbers by a TextVectorization or StringLookup layer: map it over the data set "
     "first, or put it at the beginning of a functional or Sequential model."
@@ -108,14 +110,11 @@ class ArrayData:
         if not one_length:
             lengths = {0} if 0 in lengths else set(sizes["x"][:1])
         if len(lengths) != 1:
-            received = ", ".join(
-                f"{name}: {' and '.join(map(str, of_part))}"
-                for name, of_part in sizes.items()
-                if of_part
-            )
             raise ValueError(
                 "All arrays must have the same number of samples (their first axis). Received "
-                f"{received}."
+                + ", ".join(_shown_lengths(*part) for part in sizes.items() if part[1])
+                + "."
+                + "".join(_stack_hint(name, len(part)) for name, part in sizes.items())
             )
         (num_samples,) = lengths
         if num_samples == 0:
@@ -206,6 +205,22 @@ def check_positive_int(name: str, value: Any) -> int:
     return int(value)
 
 
+def _shown_lengths(name: str, lengths: list[int]) -> str:
+    """Lengths of the arrays of a part; equal ones once where there are many."""
+    if len(lengths) <= _MANY:
+        return f"{name}: {' and '.join(map(str, lengths))}"
+    return f"{name}: {' and '.join(map(str, dict.fromkeys(lengths)))} in {len(lengths)} arrays"
+
+
+def _stack_hint(name: str, arrays: int) -> str:
+    if arrays <= _MANY:
+        return ""
+    return (
+        f" A list has an array for each of the model's inputs or outputs: if {name} is a list of "
+        f"samples, pass np.stack({name})."
+    )
+
+
 def _as_arrays(structure: Any, name: str) -> Any:
     def convert(path: tuple, leaf: Any) -> Any:
         return _as_array(leaf, name + "".join(f"[{key!r}]" for key in path))
@@ -225,11 +240,20 @@ def _as_arrays(structure: Any, name: str) -> Any:
 def _reject_numbers(items: Any, name: str) -> None:
     if not items:
         raise ValueError(f"There are no samples in the data: {name} is an empty list.")
-    if all(isinstance(item, (bool, int, float, str, bytes)) for item in items):
+    if all(isinstance(item, (bool, int, float, str, bytes, np.generic)) for item in items):
         raise TypeError(
             f"{name} is a list of {type(items[0]).__name__}: lists are read as one array for each "
             f"of the model's inputs or outputs. Pass an array, np.asarray({name})."
         )
+    if any(_is_picture(item) for item in items):
+        raise TypeError(
+            f"{name} is a list of images ({type(items[0]).__name__}). Pass one array of numbers: "
+            f"np.stack([np.asarray(image) for image in {name}]), with images of one size."
+        )
+
+
+def _is_picture(value: Any) -> bool:
+    return type(value).__module__.startswith("PIL.")
 
 
 def _as_array(value: Any, name: str) -> Array | None:
@@ -243,15 +267,18 @@ def _as_array(value: Any, name: str) -> Array | None:
         value = value.numpy()
     elif not isinstance(value, np.ndarray):
         if not hasattr(value, "__array__") and not shares_memory(value):
-            raise TypeError(
-                f"{name} must be an array. Received: {type(value).__name__}. Lists and tuples are "
-                "read as one array for each input or output of the model."
+            way_out = (
+                f"Pass a batch of its numbers: np.asarray({name})[None]."
+                if _is_picture(value)
+                else "Lists and tuples are read as one array for each input or output of the model."
             )
+            raise TypeError(f"{name} must be an array. Received: {type(value).__name__}. {way_out}")
         value = import_array(value)
     if value.ndim == 0:
         raise ValueError(
             f"{name} must have an axis of samples, shape (num_samples, ...). Received a single "
-            f"value: {value!r}"
+            f"value: {value!r}. Samples of a data set are put together first, for example by "
+            "batch(32)."
         )
     return _standardize_dtype(value, name)
 

@@ -94,4 +94,11 @@ def _way_out(fn: Any, target: tuple, output: tuple) -> str:
             "That looks like class numbers: use the loss 'sparse_categorical_crossentropy', or "
             f"pass keras.utils.to_categorical(y, num_classes={output[-1]})."
         )
+    classes = target in (output[:-1], (*output[:-1], 1)) and output[-1] > 1
+    if classes and fn in _SAME_SHAPE + _ELEMENTWISE:
+        return (
+            "If y has class numbers, use the loss 'sparse_categorical_crossentropy' and a softmax "
+            "at the end of the model; else reshape y, or change the number of units of the last "
+            "layer."
+        )
     return "Reshape y, or change the number of units of the last layer."

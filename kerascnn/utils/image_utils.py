@@ -204,7 +204,15 @@ def load_img(
         img = image.open(path)
     elif isinstance(path, (os.PathLike, str, bytes)):
         with open(path, "rb") as stream:
-            img = image.open(io.BytesIO(stream.read()))
+            content = stream.read()
+        from PIL import UnidentifiedImageError
+
+        try:
+            img = image.open(io.BytesIO(content))
+        except UnidentifiedImageError as error:
+            raise UnidentifiedImageError(
+                f"{os.fsdecode(path)} holds no image that Pillow can read ({len(content)} bytes)."
+            ) from error
     else:
         raise TypeError(f"path should be path-like or io.BytesIO, not {type(path)}")
     img = _in_colors(img, color_mode)
