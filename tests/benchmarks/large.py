@@ -281,6 +281,13 @@ def parse_arguments() -> argparse.Namespace:
     return args
 
 
+def write(document: dict[str, Any], output: Path | None) -> None:
+    """Writes the results, also after each net: a run that is cut off loses the last one alone."""
+    if output:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps(document, indent=1, default=str) + "\n")
+
+
 def main() -> None:
     args = parse_arguments()
     with tempfile.TemporaryDirectory() as folder:
@@ -289,11 +296,10 @@ def main() -> None:
             for case in args.nets:
                 for policy in args.policy:
                     comparison.compare(case, policy)
+                    write(comparison.document(), args.output)
     document = comparison.document()
     print(text(document))
-    if args.output:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_text(json.dumps(document, indent=1, default=str) + "\n")
+    write(document, args.output)
 
 
 if __name__ == "__main__":
