@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from kerascnn import _core, dtypes
 from kerascnn.data import elements
 
 # So many samples are one piece of work for a thread. Handing out one takes tens of microseconds.
@@ -88,7 +89,7 @@ class Assembly:
         if self._batch is None:
             with self._lock:
                 if self._batch is None:
-                    self._batch = np.empty((len(self._made), *shape), dtype)
+                    self._batch = _reused((len(self._made), *shape), np.dtype(dtype))
         return self._batch
 
     def _put(self, place: int, made: np.ndarray[Any, Any]) -> Any:
@@ -112,3 +113,14 @@ class Assembly:
         if len(kept) == len(self._made):
             return self._batch, self.indices
         return self._batch[kept], self.indices[kept]
+
+
+def _reused(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """An array whose memory an earlier batch had, if there is one that nobody has any more.
+
+    Memory fresh from the system would be cleared page by page: for an image of 224 x 224 pixels in
+    float32 that takes a sixth of the time to read, decode and resize it.
+    """
+    if dtype.name in dtypes.ALL and dtype == dtypes.numpy_dtype(dtype.name):
+        return _core.empty(list(shape), dtype.name, "cpu").numpy()
+    return np.empty(shape, dtype)
