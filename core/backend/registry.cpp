@@ -15,6 +15,7 @@
 #include "core/base/build_info.h"
 #include "core/base/core_interface.h"
 #include "core/base/error.h"
+#include "core/images/gpu_images.h"
 
 namespace kerascnn {
 namespace {
@@ -29,6 +30,7 @@ constexpr const char* kInstallRemedy =
 struct LoadedPlugin {
   const CudaPlugin* plugin = nullptr;
   std::string reason;  // why there is none, and what to do
+  GpuImages* (*images)() = nullptr;
 };
 
 std::filesystem::path library_folder() {
@@ -97,7 +99,8 @@ LoadedPlugin load_plugin() {
                              " and doesn't fit this kerascnn, which is ", kCoreInterface,
                              "; install both from one checkout or release: ", kInstallRemedy)};
   }
-  return {entry(), ""};
+  const auto images = reinterpret_cast<GpuImages* (*)()>(dlsym(library, kGpuImagesSymbol));
+  return {entry(), "", images};
 }
 
 const LoadedPlugin& cuda_plugin() {
@@ -186,6 +189,14 @@ GpuCollectives& gpu_collectives() {
     throw DeviceError(message("several GPUs can't be connected: ", reason));
   }
   return cuda_plugin().plugin->collectives();
+}
+
+GpuImages& gpu_images() {
+  const std::string reason = cuda_unavailable_reason();
+  if (!reason.empty()) {
+    throw DeviceError(message("images can't be decoded on a GPU: ", reason));
+  }
+  return *cuda_plugin().images();
 }
 
 std::string nvrtc_state() {

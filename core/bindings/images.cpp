@@ -4,7 +4,9 @@
 #include "core/base/error.h"
 #include "core/bindings/bindings.h"
 #include "core/bindings/host_array.h"
+#include "core/images/gpu_reader.h"
 #include "core/images/jpeg_reader.h"
+#include "core/images/plain_jpeg.h"
 #include "core/images/resample.h"
 
 namespace kerascnn::bindings {
@@ -43,14 +45,15 @@ std::shared_ptr<JpegReader> make_reader(const std::string& user, int64_t height,
                                       UnpackLimits{small, expansion});
 }
 
-void add_plan(JpegReader& reader, std::pair<int64_t, int64_t> size, int denominator,
+template <typename Reader>
+void add_plan(Reader& reader, std::pair<int64_t, int64_t> size, int denominator,
               nb::handle row_indices, nb::handle row_shares, nb::handle column_indices,
               nb::handle column_shares) {
   const TapArrays taps{HostArray(row_indices), HostArray(row_shares), HostArray(column_indices),
                        HostArray(column_shares)};
   if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8) {
     throw ValueError(
-        message("JpegReader: `denominator` must be 1, 2, 4 or 8. Received: ", denominator));
+        message("add_plan: `denominator` must be 1, 2, 4 or 8. Received: ", denominator));
   }
   const int64_t height = ceil_div(size.first, denominator);
   const int64_t width = ceil_div(size.second, denominator);
@@ -114,6 +117,19 @@ class WrittenImages {
 };
 
 // True for each file that was made, False for one that is left, its size where a plan is needed.
+template <typename Result, typename Outcome>
+nb::list outcomes(const std::vector<Result>& results, Outcome needs_plan, Outcome made) {
+  nb::list list;
+  for (const Result& result : results) {
+    if (result.outcome == needs_plan) {
+      list.append(nb::make_tuple(result.height, result.width));
+    } else {
+      list.append(result.outcome == made);
+    }
+  }
+  return list;
+}
+
 nb::list read(const JpegReader& reader, nb::sequence files, nb::handle images, bool channels_first,
               int64_t most_pixels) {
   const nb::tuple held(files);  // keeps contents that threads read without Python's lock
@@ -127,15 +143,88 @@ nb::list read(const JpegReader& reader, nb::sequence files, nb::handle images, b
       results[i] = reader.read(sources[i], most_pixels, written.at(i));
     }
   }
-  nb::list made;
-  for (const JpegReader::Result& result : results) {
-    if (result.outcome == JpegReader::Outcome::NeedsPlan) {
-      made.append(nb::make_tuple(result.height, result.width));
-    } else {
-      made.append(result.outcome == JpegReader::Outcome::Made);
+  return outcomes(results, JpegReader::Outcome::NeedsPlan, JpegReader::Outcome::Made);
+}
+
+// On GPUs -----------------------------------------------------------------------------------------
+
+nb::object plain_size(const nb::bytes& content) {
+  const std::optional<PlainJpeg> file = plain_jpeg({content.c_str(), content.size()});
+  if (!file.has_value()) return nb::none();
+  return nb::make_tuple(file->height, file->width, file->content.size());
+}
+
+std::string open_nvjpeg(const std::string& library) { return gpu_images().open(library); }
+
+std::shared_ptr<GpuJpegReader> make_gpu_reader(int device, int64_t height, int64_t width,
+                                               const std::string& dtype, bool channels_first,
+                                               int64_t small, int64_t expansion) {
+  const ImageForm form{height, width, dtype_from_name(dtype), channels_first};
+  return std::make_shared<GpuJpegReader>(gpu_images().make_decoder(device, form), form,
+                                         UnpackLimits{small, expansion});
+}
+
+nb::list read_for_gpu(GpuImageBatch& batch, nb::sequence files, int64_t first,
+                      int64_t most_pixels) {
+  const nb::tuple held(files);
+  std::vector<ImageSource> sources;
+  for (const nb::handle file : held) sources.push_back(image_source_of(file));
+  std::vector<GpuImageBatch::Result> results(sources.size());
+  {
+    const Unlocked released;
+    for (size_t i = 0; i < sources.size(); ++i) {
+      results[i] = batch.read(first + static_cast<int64_t>(i), sources[i], most_pixels);
     }
   }
-  return made;
+  return outcomes(results, GpuImageBatch::Outcome::NeedsPlan, GpuImageBatch::Outcome::Taken);
+}
+
+void put_image(GpuImageBatch& batch, int64_t row, nb::handle image) {
+  const HostArray array(image);
+  const Unlocked released;
+  batch.put(row, array.lent());
+}
+
+void bind_gpu_images(nb::module_& m) {
+  m.def("plain_jpeg", &plain_size, nb::arg("content"),
+        nb::sig("def plain_jpeg(content: bytes) -> tuple[int, int, int] | None"),
+        "Height, width and length of a JPEG file that a GPU may decode, or None: what is not "
+        "baseline, in grey or YCbCr, whole and without contradictions.");
+  m.def("open_nvjpeg", &open_nvjpeg, nb::arg("library"), nb::call_guard<Unlocked>(),
+        "Opens nvJPEG, a file or a name that the system finds, and returns its version. "
+        "DeviceError where there is no GPU, LibraryError with the remedy where there is no such "
+        "library.");
+  nb::class_<GpuJpegReader>(m, "GpuJpegReader",
+                            "Makes batches of images of one size, of JPEG files that a GPU decodes "
+                            "and resizes, by nvJPEG, which was opened before.")
+      .def(nb::new_(&make_gpu_reader), nb::arg("device"), nb::arg("height"), nb::arg("width"),
+           nb::arg("dtype"), nb::arg("channels_first"), nb::arg("small"), nb::arg("expansion"),
+           nb::call_guard<Unlocked>(),
+           "For the GPU of this number. Files that unpack to more than `small` bytes and "
+           "`expansion` times their own are left.")
+      .def("add_plan", &add_plan<GpuJpegReader>, nb::arg("size"), nb::arg("denominator"),
+           nb::arg("row_indices"), nb::arg("row_shares"), nb::arg("column_indices"),
+           nb::arg("column_shares"),
+           nb::sig("def add_plan(self, size: tuple[int, int], denominator: int, row_indices: "
+                   "object, row_shares: object, column_indices: object, column_shares: object) -> "
+                   "None"),
+           "How files of a size (height, width) are resized; the denominator is 1.");
+  nb::class_<GpuImageBatch>(m, "GpuImageBatch",
+                            "A batch in the making: threads fill rows, one decodes them.")
+      .def(nb::init<std::shared_ptr<GpuJpegReader>, int64_t>(), nb::arg("reader"), nb::arg("rows"))
+      .def("read", &read_for_gpu, nb::arg("files"), nb::arg("first"), nb::arg("most_pixels"),
+           nb::sig("def read(self, files: collections.abc.Sequence[bytes | tuple[bytes, int, int, "
+                   "int]], first: int, most_pixels: int) -> list[bool | tuple[int, int]]"),
+           "Reads files for the rows from `first` on, each its content or (path, offset, size, "
+           "changed). True where the GPU will decode it, False where it is left to others, its "
+           "size where a plan is needed.")
+      .def("put", &put_image, nb::arg("row"), nb::arg("image"),
+           nb::sig("def put(self, row: int, image: object) -> None"),
+           "Copies an image that is made already.")
+      .def("decode", &GpuImageBatch::decode, nb::call_guard<Unlocked>(),
+           nb::sig("def decode(self) -> Tensor | None"),
+           "The rows that have a file or an image, on the GPU, done. None where nvJPEG does not "
+           "take one of the files: all of them have to be made by others then.");
 }
 
 }  // namespace
@@ -155,8 +244,9 @@ void bind_images(nb::module_& m) {
           nb::arg("small"), nb::arg("expansion"),
           "ValueError where the library `user`, a path, calls no libjpeg that is known. Files that "
           "unpack to more than `small` bytes and `expansion` times their own are left.")
-      .def("add_plan", &add_plan, nb::arg("size"), nb::arg("denominator"), nb::arg("row_indices"),
-           nb::arg("row_shares"), nb::arg("column_indices"), nb::arg("column_shares"),
+      .def("add_plan", &add_plan<JpegReader>, nb::arg("size"), nb::arg("denominator"),
+           nb::arg("row_indices"), nb::arg("row_shares"), nb::arg("column_indices"),
+           nb::arg("column_shares"),
            nb::sig("def add_plan(self, size: tuple[int, int], denominator: int, row_indices: "
                    "object, row_shares: object, column_indices: object, column_shares: object) -> "
                    "None"),
@@ -169,6 +259,7 @@ void bind_images(nb::module_& m) {
                    "list[bool | tuple[int, int]]"),
            "Writes an image for each file, its content or (path, offset, size, changed). True "
            "where it was made, False where the file is left, its size where a plan is needed.");
+  bind_gpu_images(m);
 }
 
 }  // namespace kerascnn::bindings

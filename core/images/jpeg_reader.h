@@ -2,39 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
 #include <string_view>
-#include <utility>
 
+#include "core/images/image_plans.h"
+#include "core/images/image_source.h"
 #include "core/images/jpeg_library.h"
 #include "core/images/resample.h"
 
 namespace kerascnn {
-
-// Where the bytes of an image are.
-struct ImageSource {
-  std::string path;
-  int64_t offset = 0;
-  int64_t size = -1;         // -1: up to the end of the file
-  int64_t changed = -1;      // in nanoseconds: files that were changed at another time are left
-  std::string_view content;  // where `path` is empty
-};
-
-// Files that unpack to more than `small` bytes and more than `expansion` times their own are left.
-struct UnpackLimits {
-  int64_t small, expansion;
-};
-
-// How images of one size become those of a batch.
-struct ImagePlan {
-  int denominator;        // decoded at a part of the size: 1, 2, 4 or 8
-  int64_t height, width;  // that this gives
-  Resampler resampler;
-};
 
 class JpegReader {
  public:
@@ -61,17 +37,12 @@ class JpegReader {
   Result read(const ImageSource& source, int64_t most_pixels, const ImageTarget& target) const;
 
  private:
-  using Size = std::pair<int64_t, int64_t>;
-
   Result decode(std::string_view content, int64_t most_pixels, const ImageTarget& target) const;
-  std::shared_ptr<const ImagePlan> plan_for(Size size) const;
 
   std::shared_ptr<const JpegLibrary> library_;
   int64_t height_, width_;
   UnpackLimits limits_;
-  mutable std::mutex mutex_;
-  std::map<Size, std::shared_ptr<const ImagePlan>> plans_;
-  int64_t plan_bytes_ = 0;
+  ImagePlans plans_;
 };
 
 }  // namespace kerascnn

@@ -14,6 +14,13 @@ struct AxisTaps {
   Tensor indices, shares;
 };
 
+// The same of a resampler: both (size, taps), one row behind the other.
+struct TapsView {
+  const int32_t* indices;
+  const float* shares;
+  int64_t size, taps;
+};
+
 // Where a resized image goes: contiguous, as float32, or as uint8, which is the nearest of those.
 struct ImageTarget {
   void* data;
@@ -31,6 +38,8 @@ class Resampler {
   int64_t height() const { return rows_.size; }  // of the resized image
   int64_t width() const { return columns_.size; }
   int64_t bytes() const;  // of the taps
+  TapsView rows() const { return rows_.view(); }
+  TapsView columns() const { return columns_.view(); }
 
   // First rows are weighted and added, then columns of what that gives, each in the order of the
   // taps and rounded to float32 after each operation, as NumPy does it. `scratch` is used meanwhile
@@ -41,6 +50,7 @@ class Resampler {
  private:
   struct Axis {
     Axis(const AxisTaps& taps, int64_t old_size, const char* name);
+    TapsView view() const { return {indices.data(), shares.data(), size, taps}; }
 
     std::vector<int32_t> indices;
     std::vector<float> shares;

@@ -172,13 +172,20 @@ def _in_bmp(rng: Random, content: bytes) -> bytes:
 
 def read(path: Path) -> Any:
     """Reads a file as the only image of a folder."""
+    from PIL import Image
+
     import kerascnn as keras
+    from kerascnn import _core
 
     folder = path.with_name("images") / "class"
     folder.mkdir(parents=True, exist_ok=True)
     content = path.read_bytes()
     for old in folder.iterdir():
         old.unlink()
+    size = _core.plain_jpeg(content)  # reads them before a GPU gets them
+    if size is not None:
+        with Image.open(io.BytesIO(content)) as img:
+            assert img.size == (size[1], size[0])
     path.replace(folder / f"x.{_STARTS.get(content[:2], 'png')}")
     options = _OPTIONS[zlib.crc32(content) % len(_OPTIONS)]
     data = keras.utils.image_dataset_from_directory(
