@@ -836,6 +836,47 @@ class JpegReader:
         Writes an image for each file, its content or (path, offset, size, changed). True where it was made, False where the file is left, its size where a plan is needed.
         """
 
+def plain_jpeg(content: bytes) -> tuple[int, int, int] | None:
+    """
+    Height, width and length of a JPEG file that a GPU may decode, or None: what is not baseline, in grey or YCbCr, whole and without contradictions.
+    """
+
+def open_nvjpeg(library: str) -> str:
+    """
+    Opens nvJPEG, a file or a name that the system finds, and returns its version. DeviceError where there is no GPU, LibraryError with the remedy where there is no such library.
+    """
+
+class GpuJpegReader:
+    """
+    Makes batches of images of one size, of JPEG files that a GPU decodes and resizes, by nvJPEG, which was opened before.
+    """
+
+    def __init__(self, device: int, height: int, width: int, dtype: str, channels_first: bool, small: int, expansion: int) -> None:
+        """
+        For the GPU of this number. Files that unpack to more than `small` bytes and `expansion` times their own are left.
+        """
+
+    def add_plan(self, size: tuple[int, int], denominator: int, row_indices: object, row_shares: object, column_indices: object, column_shares: object) -> None:
+        """How files of a size (height, width) are resized; the denominator is 1."""
+
+class GpuImageBatch:
+    """A batch in the making: threads fill rows, one decodes them."""
+
+    def __init__(self, reader: GpuJpegReader, rows: int) -> None: ...
+
+    def read(self, files: Sequence[bytes | tuple[bytes, int, int, int]], first: int, most_pixels: int) -> list[bool | tuple[int, int]]:
+        """
+        Reads files for the rows from `first` on, each its content or (path, offset, size, changed). True where the GPU will decode it, False where it is left to others, its size where a plan is needed.
+        """
+
+    def put(self, row: int, image: object) -> None:
+        """Copies an image that is made already."""
+
+    def decode(self) -> Tensor | None:
+        """
+        The rows that have a file or an image, on the GPU, done. None where nvJPEG does not take one of the files: all of them have to be made by others then.
+        """
+
 class InferenceModel:
     """What C++ makes of a model that was exported with its graph."""
 

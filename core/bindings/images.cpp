@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <mutex>
 
 #include "core/base/ceil_div.h"
@@ -160,6 +161,12 @@ std::shared_ptr<GpuJpegReader> make_gpu_reader(int device, int64_t height, int64
                                                const std::string& dtype, bool channels_first,
                                                int64_t small, int64_t expansion) {
   const ImageForm form{height, width, dtype_from_name(dtype), channels_first};
+  const bool has_dtype = form.dtype == DType::UInt8 || form.dtype == DType::Float32;
+  constexpr int64_t kMostPixels = 1 << 16;
+  if (!has_dtype || std::min(height, width) < 1 || std::max(height, width) > kMostPixels) {
+    throw ValueError(message("GpuJpegReader: images must be uint8 or float32 of 1 to ", kMostPixels,
+                             " pixels each way. Received: ", dtype, " of ", height, " x ", width));
+  }
   return std::make_shared<GpuJpegReader>(gpu_images().make_decoder(device, form), form,
                                          UnpackLimits{small, expansion});
 }

@@ -22,7 +22,14 @@ void GpuJpegReader::add_plan(int64_t height, int64_t width, ImagePlan plan) {
 }
 
 GpuImageBatch::GpuImageBatch(std::shared_ptr<GpuJpegReader> reader, int64_t rows)
-    : reader_(std::move(reader)), rows_(static_cast<size_t>(rows)) {}
+    : reader_(std::move(reader)) {
+  constexpr int64_t kMostRows = 1 << 20;
+  if (rows < 0 || rows > kMostRows) {
+    throw ValueError(
+        message("GpuImageBatch: a batch has 0 to ", kMostRows, " images. Received: ", rows));
+  }
+  rows_.resize(static_cast<size_t>(rows));
+}
 
 GpuImageBatch::Row& GpuImageBatch::at(int64_t row) {
   if (row < 0 || row >= static_cast<int64_t>(rows_.size())) {

@@ -26,6 +26,7 @@ enum Marker : uint8_t {
 };
 
 constexpr int64_t kBlock = 8;
+constexpr int64_t kMostPixels = 16384;  // of a side
 constexpr size_t kMostComponents = 3;
 constexpr size_t kTables = 4, kBaselineTables = 2;
 
@@ -114,8 +115,8 @@ class Parser {
     height_ = segment.next_two();
     width_ = segment.next_two();
     count_ = segment.next();
-    if (bits != 8 || height_ == 0 || width_ == 0 || (count_ != 1 && count_ != kMostComponents) ||
-        segment.left() != 3 * count_) {
+    if (bits != 8 || height_ < 1 || height_ > kMostPixels || width_ < 1 || width_ > kMostPixels ||
+        (count_ != 1 && count_ != kMostComponents) || segment.left() != 3 * count_) {
       return false;
     }
     for (size_t i = 0; i < count_; ++i) {

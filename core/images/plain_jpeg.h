@@ -15,7 +15,8 @@ struct PlainJpeg {
 // What most cameras and programs write, whole and without contradictions; nothing for any other
 // file:
 //
-// - baseline: 8 bits, Huffman codes, one scan with all components;
+// - baseline: 8 bits, Huffman codes, one scan with all components, at most 16384 pixels high and
+//   wide, which is what engines for JPEG files take;
 // - grey, or YCbCr with the chroma at full or half height and width;
 // - all tables that are used are there and valid;
 // - between the codes there are no markers but restarts, in their order and as many as the header

@@ -16,6 +16,7 @@ from kerascnn.data.ahead import made_ahead
 from kerascnn.data.assembly import PIECE, Assembly
 from kerascnn.data.cardinality import check_size
 from kerascnn.data.dataset import Dataset
+from kerascnn.data.device_assembly import DeviceAssembly
 
 # So many batches are in the making while one is used.
 _BATCHES_AHEAD = 2
@@ -68,7 +69,8 @@ class FileSamples:
         paths: The files: paths, or places in archives.
         labels: A row for each file, or None.
         read: Makes the content of a path; for several arrays of one shape they are a batch. May
-            have a `writer`, which makes arrays of many paths at once (see `Assembly`).
+            have a `writer`, which makes arrays of many paths at once (see `Assembly`), or a
+            `gpu_decoder`, which makes batches on a GPU (see `DeviceAssembly`).
         stack: Makes a batch of contents that are no arrays of one shape.
         skips: Whether files that `read` raises a ValueError for are left out of batches.
 
@@ -89,6 +91,11 @@ class FileSamples:
         self.skips = skips
         self.skipped: dict[str, str] = {}
 
+    @property
+    def are_on_gpu(self) -> bool:
+        """Whether batches are made on a GPU, and single samples on the host."""
+        return getattr(self._read, "gpu_decoder", None) is not None
+
     def __len__(self) -> int:
         return len(self._paths)
 
@@ -108,14 +115,15 @@ class FileSamples:
 
     def assemble(self, indices: np.ndarray[Any, Any]) -> Assembly:
         """Begins a batch that several threads make."""
-        writer = getattr(self._read, "writer", None)
-        return Assembly(
-            indices,
-            self.content if self.skips else self.read,
-            self._stack,
-            writer,
-            None if writer is None else [self._paths[int(index)] for index in indices],
-        )
+        make = self.content if self.skips else self.read
+        decoder = getattr(self._read, "gpu_decoder", None)
+        writer = getattr(self._read, "writer", None) if decoder is None else None
+        if decoder is None and writer is None:
+            return Assembly(indices, make, self._stack)
+        files = [self._paths[int(index)] for index in indices]
+        if decoder is not None:
+            return DeviceAssembly(indices, make, decoder, files)
+        return Assembly(indices, make, self._stack, writer, files)
 
     def finished(self, assembly: Assembly) -> Any:
         """Returns a batch whose contents are made, with its labels.
@@ -360,13 +368,19 @@ class IndexedDataset(Dataset):
         """See `Dataset.cache`. Samples of files are kept one by one."""
         if not isinstance(self._samples, FileSamples):
             return super().cache(filename)
+        if self._samples.are_on_gpu:
+            raise ValueError(
+                '`cache()` keeps single images on the host, and `decoder="gpu"` makes batches on a '
+                'GPU. Make the data set with `decoder="cpu"`: decoding happens once then.'
+            )
         from kerascnn.data.cached import cached_files
 
         return cached_files(self, filename)
 
     def unbatch(self, name: str | None = None) -> Dataset:
         """See `Dataset.unbatch`."""
-        if self.batch_size is None or self._drop_remainder:
+        are_on_gpu = getattr(self._samples, "are_on_gpu", False)  # as batches alone
+        if self.batch_size is None or self._drop_remainder or are_on_gpu:
             return super().unbatch()
         return self._like(batch_size=None)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from kerascnn import config
 from kerascnn.ops import resampling
-from kerascnn.utils import image_utils
+from kerascnn.utils import gpu_images, image_utils
 from kerascnn.utils.directory import Folder, check_format
 
 # Keras has no ".webp".
@@ -40,6 +40,7 @@ def image_dataset_from_directory(
     exif_rotation: bool = False,
     scaled_decoding: bool = False,
     dtype: str = "float32",
+    decoder: str = "cpu",
 ) -> Any:
     """Batches of the image files in a folder, with a subfolder for each class.
 
@@ -81,6 +82,13 @@ def image_dataset_from_directory(
         dtype: Of the images: "float32", or "uint8" for pixels rounded to whole numbers. Those
             take a quarter of the memory, of a cache and of the way to a GPU; a `Rescaling` layer
             makes floats of them there.
+        decoder: "cpu", or "gpu" to decode and resize JPEG files on the GPU that is in use, by
+            nvJPEG (the extra `nvjpeg`). Images are tensors there then. Pixels are those of the CPU
+            up to 1 where the GPU has engines for JPEG files (A100, H100, H200), and up to 3 on
+            others. What nvJPEG would not decode as the CPU does (other formats, progressive and
+            damaged files) is decoded by the CPU, so that errors and `skipped_files` are the same.
+            It goes with `color_mode="rgb"` and a `batch_size`, without `exif_rotation`,
+            `scaled_decoding` and `cache()`.
 
     Returns:
         A `keras.data.Dataset` (two with `subset="both"`) of images, or pairs of them and
@@ -90,6 +98,7 @@ def image_dataset_from_directory(
         and `prefetch` make others of it.
 
     Raises:
+        DeviceError: with `decoder="gpu"`, without a GPU or nvJPEG; says what to install.
         ImportError: without Pillow.
         ValueError: for arguments that do not go together, or a folder without images.
 
@@ -138,6 +147,8 @@ def image_dataset_from_directory(
         exif_rotation,
         scaled_decoding,
         dtype,
+        decoder,
+        batch_size,
     )
     return folder.datasets(reader, skips=on_error == "skip")
 
@@ -163,10 +174,13 @@ def checked_reader(
     exif_rotation: bool = False,
     scaled_decoding: bool = False,
     dtype: str = "float32",
+    decoder: str = "cpu",
+    batch_size: int | None = None,
 ) -> image_utils.ImageReader:
     """What reads images with these arguments.
 
     Raises:
+        DeviceError: for `decoder="gpu"` without a GPU or nvJPEG.
         ValueError: for an argument that has no such value.
     """
     if dtype not in ("float32", "uint8"):
@@ -192,6 +206,13 @@ def checked_reader(
         raise ValueError(
             "Only one of `pad_to_aspect_ratio`, `crop_to_aspect_ratio` can be set to `True`."
         )
+    gpu = gpu_images.checked_gpu(
+        decoder,
+        batch_size,
+        color_mode=(color_mode, "rgb"),
+        exif_rotation=(exif_rotation, False),
+        scaled_decoding=(scaled_decoding, False),
+    )
     return image_utils.ImageReader(
         (int(sizes[0]), int(sizes[1])),
         color_mode,
@@ -202,4 +223,5 @@ def checked_reader(
         exif_rotation,
         scaled_decoding,
         dtype,
+        gpu,
     )

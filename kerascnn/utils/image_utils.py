@@ -18,7 +18,7 @@ import numpy as np
 from kerascnn import config
 from kerascnn.ops import resampling
 from kerascnn.system_errors import is_of_system, naming_file
-from kerascnn.utils import jpeg_files
+from kerascnn.utils import gpu_images, jpeg_files
 
 _RESAMPLING = ("nearest", "bilinear", "bicubic", "hamming", "box", "lanczos")
 # Even drawings and masks are rarely packed better than this.
@@ -319,6 +319,7 @@ class ImageReader:
         scaled_decoding: Whether a JPEG image may be decoded at an eighth to a half of its size,
             where that is still as large as needed.
         dtype: "float32", or "uint8" for pixels that are rounded to whole numbers.
+        gpu: The GPU that decodes batches, such as "cuda:0"; None for none.
     """
 
     size: tuple[int, int]
@@ -330,6 +331,12 @@ class ImageReader:
     exif_rotation: bool = False
     scaled_decoding: bool = False
     dtype: str = "float32"
+    gpu: str | None = dataclasses.field(default=None, repr=False)  # what is cached says the others
+
+    @property
+    def gpu_decoder(self) -> gpu_images.GpuDecoder | None:
+        """What decodes batches on a GPU, where one does."""
+        return None if self.gpu is None else gpu_images.decoder_of(self)
 
     @property
     def writer(self) -> jpeg_files.JpegWriter | None:

@@ -71,7 +71,7 @@ class JpegWriter:
             For each file whether its image is there. Others are no JPEG files in colors or grey,
             damaged, or cannot be read, and Pillow has the words for that.
         """
-        sources = [_source(file) for file in files]
+        sources = [source_of(file) for file in files]
         written = self._read(sources, images)
         for i, size in enumerate(written):
             if isinstance(size, tuple):
@@ -80,12 +80,7 @@ class JpegWriter:
         return [made is True for made in written]
 
     def _read(self, sources: list[Any], images: np.ndarray[Any, Any]) -> list[Any]:
-        from PIL import Image
-
-        most = Image.MAX_IMAGE_PIXELS
-        return self._core.read(
-            sources, images, self._channels_first, _NO_LIMIT if most is None else most
-        )
+        return self._core.read(sources, images, self._channels_first, most_pixels())
 
     def _plan(self, height: int, width: int) -> None:
         """Tells the core how images of a size are resized."""
@@ -98,17 +93,31 @@ class JpegWriter:
             ):
                 denominator *= 2
         decoded = -(-height // denominator), -(-width // denominator)
-        taps = resampling.image_taps(
-            *decoded,
-            reader.size,
-            reader.interpolation,
-            reader.crop_to_aspect_ratio,
-            reader.pad_to_aspect_ratio,
-        )
-        self._core.add_plan((height, width), denominator, *taps)
+        self._core.add_plan((height, width), denominator, *taps_of(reader, *decoded))
 
 
-def _source(file: str | Place | bytes) -> Any:
+def taps_of(reader: ImageReader, height: int, width: int) -> tuple[np.ndarray[Any, Any], ...]:
+    """The taps by which a reader resizes images of a size; see `resampling.image_taps`."""
+    return resampling.image_taps(
+        height,
+        width,
+        reader.size,
+        reader.interpolation,
+        reader.crop_to_aspect_ratio,
+        reader.pad_to_aspect_ratio,
+    )
+
+
+def most_pixels() -> int:
+    """How many pixels Pillow lets an image have."""
+    from PIL import Image
+
+    most = Image.MAX_IMAGE_PIXELS
+    return _NO_LIMIT if most is None else most
+
+
+def source_of(file: str | Place | bytes) -> Any:
+    """A file as the core reads it."""
     if isinstance(file, Place):
         return os.fsencode(file.shard), file.offset, file.size, file.changed
     return (os.fsencode(file), 0, -1, -1) if isinstance(file, str) else file

@@ -33,6 +33,10 @@ class _PlaceReader:
     def writer(self) -> Any:
         return self.reader.writer
 
+    @property
+    def gpu_decoder(self) -> Any:
+        return self.reader.gpu_decoder
+
     def __call__(self, place: Place) -> np.ndarray:
         return self.reader.image_of(place.read(), place)
 
@@ -60,6 +64,7 @@ def image_dataset_from_tar(
     exif_rotation: bool = False,
     scaled_decoding: bool = False,
     dtype: str = "float32",
+    decoder: str = "cpu",
 ) -> Any:
     """Batches of the images in tar archives, as WebDataset lays them out.
 
@@ -102,12 +107,14 @@ def image_dataset_from_tar(
         exif_rotation: As for `image_dataset_from_directory`.
         scaled_decoding: The same.
         dtype: The same: "float32" or "uint8".
+        decoder: The same: "cpu", or "gpu" for JPEG files decoded by nvJPEG.
 
     Returns:
         A `keras.data.Dataset` as that of `image_dataset_from_directory`, with the attributes
         `class_names`, `file_paths` (archives and names in them) and `skipped_files`.
 
     Raises:
+        DeviceError: with `decoder="gpu"`, without a GPU or nvJPEG; says what to install.
         FileNotFoundError: where an archive is missing, or a pattern stands for none.
         ImportError: without Pillow.
         ValueError: for arguments that do not go together, damaged archives and samples without
@@ -141,6 +148,8 @@ def image_dataset_from_tar(
         exif_rotation,
         scaled_decoding,
         dtype,
+        decoder,
+        batch_size,
     )
     has_labels = _checked_labels(label_key, label_mode, label_field, class_names)
     skips = on_error == "skip"
