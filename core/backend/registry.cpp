@@ -10,12 +10,12 @@
 
 #include "core/backend/backend.h"
 #include "core/backend/cpu/cpu_backend.h"
+#include "core/backend/cuda_function.h"
 #include "core/backend/gpu_collectives.h"
 #include "core/backend/guarded_kernel.h"
 #include "core/base/build_info.h"
 #include "core/base/core_interface.h"
 #include "core/base/error.h"
-#include "core/images/gpu_images.h"
 
 namespace kerascnn {
 namespace {
@@ -30,7 +30,7 @@ constexpr const char* kInstallRemedy =
 struct LoadedPlugin {
   const CudaPlugin* plugin = nullptr;
   std::string reason;  // why there is none, and what to do
-  GpuImages* (*images)() = nullptr;
+  void* library = nullptr;
 };
 
 std::filesystem::path library_folder() {
@@ -99,8 +99,7 @@ LoadedPlugin load_plugin() {
                              " and doesn't fit this kerascnn, which is ", kCoreInterface,
                              "; install both from one checkout or release: ", kInstallRemedy)};
   }
-  const auto images = reinterpret_cast<GpuImages* (*)()>(dlsym(library, kGpuImagesSymbol));
-  return {entry(), "", images};
+  return {entry(), "", library};
 }
 
 const LoadedPlugin& cuda_plugin() {
@@ -191,12 +190,14 @@ GpuCollectives& gpu_collectives() {
   return cuda_plugin().plugin->collectives();
 }
 
-GpuImages& gpu_images() {
+void* cuda_function(const char* name, const std::string& what_fails) {
   const std::string reason = cuda_unavailable_reason();
-  if (!reason.empty()) {
-    throw DeviceError(message("images can't be decoded on a GPU: ", reason));
+  if (!reason.empty()) throw DeviceError(message(what_fails, ": ", reason));
+  void* const function = dlsym(cuda_plugin().library, name);
+  if (function == nullptr) {
+    throw DeviceError(message(what_fails, ": the CUDA backend has no function ", name));
   }
-  return *cuda_plugin().images();
+  return function;
 }
 
 std::string nvrtc_state() {
