@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -55,12 +54,6 @@ def checked_gpu(decoder: str, batch_size: int | None, **unchanged: tuple[Any, An
             'before, as with `keras.config.set_device("gpu")`, or use `decoder="cpu"`.'
         )
     return in_use
-
-
-@functools.lru_cache(maxsize=8)
-def decoder_of(reader: ImageReader) -> GpuDecoder:
-    """What decodes the images of a reader, on its GPU."""
-    return GpuDecoder(reader)
 
 
 class GpuDecoder:

@@ -333,10 +333,10 @@ class ImageReader:
     dtype: str = "float32"
     gpu: str | None = dataclasses.field(default=None, repr=False)  # what is cached says the others
 
-    @property
+    @functools.cached_property
     def gpu_decoder(self) -> gpu_images.GpuDecoder | None:
-        """What decodes batches on a GPU, where one does."""
-        return None if self.gpu is None else gpu_images.decoder_of(self)
+        """What decodes batches on a GPU, where one does. Its memory there goes with the reader."""
+        return None if self.gpu is None else gpu_images.GpuDecoder(self)
 
     @property
     def writer(self) -> jpeg_files.JpegWriter | None:

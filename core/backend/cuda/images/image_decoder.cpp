@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -114,8 +115,10 @@ class Lane {
 
   cudaStream_t stream() const { return stream_.get(); }
 
-  // Decodes and resizes to the rows of a batch. False where nvJPEG does not take one of the files.
-  bool decode(std::span<const GpuJpeg> files, const ImageForm& form, void* batch) {
+  // Decodes and resizes to the rows of a batch, whose memory is asked for when it is needed. False
+  // where nvJPEG does not take one of the files.
+  bool decode(std::span<const GpuJpeg> files, const ImageForm& form,
+              const std::function<void*()>& batch) {
     while (!files.empty()) {
       int64_t bytes = pixel_bytes(files[0]);
       size_t count = 1;
@@ -138,10 +141,9 @@ class Lane {
 
  private:
   bool decode_part(std::span<const GpuJpeg> files, int64_t bytes, const ImageForm& form,
-                   void* batch) {
+                   const std::function<void*()>& batch) {
     wait();  // nothing of the part before is in use any more
     auto* pixels = static_cast<uint8_t*>(memory(pixels_, bytes));
-    const int64_t row_bytes = num_bytes(form.batch(1));
     std::vector<const uint8_t*> contents;
     std::vector<size_t> sizes;
     std::vector<nvjpeg::Image> images(files.size());
@@ -155,13 +157,17 @@ class Lane {
       images[i].pitch[0] = static_cast<size_t>(pitch);
       table.at(i).pixels = pixels;
       table.at(i).pitch = pitch;
-      table.at(i).target = static_cast<char*>(batch) + file.row * row_bytes;
       table.set_taps(i, *file.resampler);
       pixels += pixel_bytes(file);
     }
     if (!state_.decode(static_cast<int>(files.size()), contents.data(), sizes.data(), images.data(),
                        stream())) {
       return false;
+    }
+    char* const rows = static_cast<char*>(batch());
+    const int64_t row_bytes = num_bytes(form.batch(1));
+    for (size_t i = 0; i < files.size(); ++i) {
+      table.at(i).target = rows + files[i].row * row_bytes;
     }
     resize(table, static_cast<int64_t>(files.size()), form);
     return true;
@@ -228,14 +234,19 @@ class NvjpegDecoder final : public GpuImageDecoder {
     const TensorSpec spec = form_.batch(rows);
     StoragePtr storage;  // goes after the lane, whose stream writes to it
     const LaneUse lane(*this);
-    storage = memory_->take(num_bytes(spec), lane->stream());
+    // Not before the files are decoded: that need not wait for the work that reads other batches.
+    const auto batch = [&] {
+      if (storage == nullptr) storage = memory_->take(num_bytes(spec), lane->stream());
+      return storage->data();
+    };
+    if (!lane->decode(files, form_, batch)) return {};
     for (const HostImage& image : made) {
       const int64_t bytes = num_bytes(form_.batch(1));
-      check(cudaMemcpyAsync(static_cast<char*>(storage->data()) + image.row * bytes, image.data,
+      check(cudaMemcpyAsync(static_cast<char*>(batch()) + image.row * bytes, image.data,
                             static_cast<size_t>(bytes), cudaMemcpyHostToDevice, lane->stream()),
             "cudaMemcpyAsync of an image");
     }
-    if (!lane->decode(files, form_, storage->data())) return {};
+    batch();  // also where there are no rows
     lane->wait();
     return Tensor(storage, spec, contiguous_strides(spec.shape));
   }
