@@ -25,6 +25,7 @@ class OrderedBlock {
   // Work that is put on the device's stream from now on no longer uses it.
   void release() { free_.record(); }
   bool is_free() { return free_.passed(); }
+  void wait() { free_.wait(); }  // until it is free
   // What is put on `stream` from now on waits until it is free.
   void hold_back(cudaStream_t stream) { free_.hold_back(stream); }
 

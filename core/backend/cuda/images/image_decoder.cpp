@@ -134,6 +134,7 @@ class Lane {
 
   void wait() { wait_for(stream(), kUsualPatience); }
 
+  // Ends what is under way, and gives memory back that one huge image needed.
   void settle() noexcept {
     (void)cudaStreamSynchronize(stream());
     if (pixels_ != nullptr && pixels_->bytes() > kMostPixelBytes) pixels_.reset();
@@ -191,11 +192,13 @@ class Lane {
   }
 
   // The memory of a block, which grows as needed. The stream has nothing to do with it by now.
+  // Nobody says on which streams nvJPEG writes, so new memory is waited for.
   void* memory(std::unique_ptr<OrderedBlock>& block, int64_t bytes) {
     if (block == nullptr || block->bytes() < bytes) {
       block.reset();
-      block = std::make_unique<OrderedBlock>(backend_, context_, bytes + bytes / 8);
-      block->hold_back(stream());
+      const int64_t with_room = std::min(bytes + bytes / 8, kMostPixelBytes);
+      block = std::make_unique<OrderedBlock>(backend_, context_, std::max(bytes, with_room));
+      block->wait();
     }
     return block->data();
   }
