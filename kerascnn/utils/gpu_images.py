@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +67,7 @@ class GpuDecoder:
 
         self._reader = reader
         self._core = _core.GpuJpegReader(
-            _number(reader.gpu),
+            int((reader.gpu or "").removeprefix("cuda:")),
             *reader.size,
             reader.dtype,
             reader.data_format == "channels_first",
@@ -102,7 +101,3 @@ class GpuDecoder:
                 self._core.add_plan(size, 1, *jpeg_files.taps_of(self._reader, *size))
                 (taken[i],) = batch.read(sources[i : i + 1], first + i, most)
         return [is_taken is True for is_taken in taken]
-
-
-def _number(gpu: str | None) -> int:
-    return int(re.fullmatch(r"cuda:(\d+)", gpu or "")[1])  # type: ignore[index]

@@ -178,7 +178,8 @@ class FakeReader:
         self.reader = image_utils.ImageReader(
             (height, width), "rgb", "bilinear", form, True, dtype=dtype
         )
-        self.device, self.limits, self.sizes = device, (small, expansion), set()
+        assert device == 3 and 0 < expansion < small
+        self.sizes = set()
 
     def add_plan(self, size, denominator, *taps):
         assert denominator == 1
