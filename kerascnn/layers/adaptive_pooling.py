@@ -24,7 +24,6 @@ class AdaptivePooling(Layer):
         self.output_size = _checked_output_size(output_size, self.rank)
         self.data_format = config.standardize_data_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
-        self._build_at_init()
 
     def call(self, inputs: Any) -> Any:
         return type(self)._pool(inputs, self.output_size, self.data_format)

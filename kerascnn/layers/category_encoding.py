@@ -59,7 +59,6 @@ class CategoryEncoding(Layer):
         self.num_tokens = positive_integer(num_tokens, "num_tokens")
         self.output_mode = mode
         self.sparse = False
-        self._build_at_init()
 
     def call(self, inputs: Any, count_weights: Any = None) -> Any:
         if count_weights is not None and self.output_mode != "count":

@@ -50,7 +50,6 @@ class Lambda(Layer):
         names = inspect.getfullargspec(function).args
         self._takes_training = "training" in names
         self._takes_mask = "mask" in names
-        self._build_at_init()
 
     def call(self, inputs: Any, mask: Any = None, training: bool | None = None) -> Any:
         kwargs = dict(self.arguments)

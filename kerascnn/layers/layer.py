@@ -13,11 +13,12 @@ from kerascnn import serialization as _serialization
 from kerascnn.autodiff import remat_scope
 from kerascnn.device import current as current_device
 from kerascnn.device import device as on_device
-from kerascnn.layers.call_arguments import NO_TENSORS, call_parameters, mask_parameters, shown
+from kerascnn.layers.call_arguments import NO_TENSORS, call_parameters, shown
 from kerascnn.layers.call_context import CallContext, ContextArguments
 from kerascnn.layers.call_context import context as _context
 from kerascnn.layers.input_spec import assert_input_compatibility
 from kerascnn.layers.layer_masks import LayerMasks
+from kerascnn.layers.noted_arguments import noted_arguments
 from kerascnn.layers.quantization import Quantization
 from kerascnn.layers.state import LayerState
 from kerascnn.layers.text import is_text
@@ -218,12 +219,12 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
             ValueError: for inputs that are no tensors or do not fit `input_spec`.
         """
         self._check_initialized()
+        received = args, kwargs
         with self._home():
             args, kwargs = self._convert_inputs(args, kwargs)
             first = args[0] if args else self._first_argument(kwargs)
             self._check_inputs(first)
             context = _context.get()
-            given = kwargs
             kwargs, training = self._resolve_training(args, kwargs, context)
             parameters = call_parameters(type(self).call)
             kwargs, handed_on = self._take_context_arguments(kwargs, context, parameters)
@@ -240,7 +241,7 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
                     mask = masks.mask_of(first) if mask is None else mask
                     with self._reading_weights():
                         if any_symbolic(args, kwargs):
-                            outputs = self._symbolic_call(args, kwargs, given)
+                            outputs = self._symbolic_call(args, kwargs, received)
                         else:
                             outputs = self._eager_call(args, kwargs)
                     self._hand_on_mask(first, outputs, mask)
@@ -369,19 +370,19 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
             self.build(next(iter(shapes.values()), None))
 
     def _symbolic_call(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        received: tuple[tuple[Any, ...], dict[str, Any]],
     ) -> Any:
         # A tensor that is only passed through becomes a new one that comes from this layer.
         outputs = trees.map_structure(
             lambda x: KerasTensor(x.shape, x.dtype) if x._keras_history is not None else x,
             self.compute_output_spec(*args, **kwargs),
         )
-        # The model's calls decide the default of `training`, so None is not recorded here.
-        noted = {k: v for k, v in given.items() if k != "training" or v is not None}
-        if self._notes_masks(args, given):
-            filled = [k for k in mask_parameters(type(self).call) if k not in given]
-            noted |= {k: kwargs[k] for k in filled if masks.any_mask(kwargs.get(k))}
-        Node(self, args, noted, outputs)
+        # A model's graph has the arguments before they are cast, as in Keras: each call casts them.
+        kept, written = noted_arguments(self, *received, kwargs)
+        Node(self, received[0], kept, outputs, written)
         return outputs
 
     def _checked_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

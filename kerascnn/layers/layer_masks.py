@@ -13,7 +13,6 @@ from kerascnn.layers.call_arguments import (
     mask_parameters,
 )
 from kerascnn.ops import dispatch
-from kerascnn.symbolic.keras_tensor import KerasTensor
 
 
 class LayerMasks:
@@ -23,9 +22,10 @@ class LayerMasks:
     _supports_masking: bool | None = None
     # If true, inner layers warn about a lost mask.
     _leaves_masks_to_layers = False
+    # If true, what its calls fill in is noted in graphs for all calls, as in Keras.
+    _notes_all_calls = False
 
     name: str
-    input_dtype: Any
     call: Any
 
     @property
@@ -110,13 +110,3 @@ class LayerMasks:
             "holds for, or override `compute_mask`.",
             stacklevel=4,
         )
-
-    def _notes_masks(self, args: tuple[Any, ...], given: dict[str, Any]) -> bool:
-        """Tells whether masks that were filled in become arguments in a functional model's graph.
-
-        They do so in Keras for calls on one tensor of the layer's own dtype. There they are
-        computed from the model's inputs, whatever becomes of the tensors' masks on the way; else
-        they come with the tensors.
-        """
-        single = len(args) == 1 and not given and isinstance(args[0], KerasTensor)
-        return single and args[0].dtype == self.input_dtype

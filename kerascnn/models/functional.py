@@ -53,6 +53,7 @@ class Functional(Model):
     """
 
     _leaves_masks_to_layers = True
+    _notes_all_calls = True
 
     _not_owned = (*Model._not_owned, "_host_stage", "_end_on_host", "_calls_inside")
 
@@ -292,9 +293,6 @@ class Functional(Model):
 
     def _host_end(self) -> HostEnd | None:
         return self._end_on_host
-
-    def _notes_masks(self, args: tuple[Any, ...], given: dict[str, Any]) -> bool:
-        return True
 
     def get_build_config(self) -> dict[str, Any]:
         """Returns the shapes of the inputs, as Keras does."""

@@ -8,7 +8,7 @@ from typing import Any
 from kerascnn import serialization, trees
 from kerascnn.models import op_config
 from kerascnn.symbolic.keras_tensor import KerasTensor
-from kerascnn.symbolic.operation import Node, OpCall, Operation, history_of
+from kerascnn.symbolic.operation import OpCall, Operation, history_of
 
 _OF_GRAPHS = frozenset({"name", "trainable", "layers", "input_layers", "output_layers"})
 
@@ -30,7 +30,9 @@ def from_model(model: Any) -> dict[str, Any]:
         else:
             entry = serialization.serialize_keras_object(operation)
             entry["name"] = operation.name
-            entry["inbound_nodes"] = [_serialize_call(node, kept) for node in calls]
+            entry["inbound_nodes"] = [
+                _serialize_arguments(node.args, node.written_kwargs, kept) for node in calls
+            ]
         layers.append(entry)
 
     def reference(tensor: KerasTensor) -> list[Any]:
@@ -68,23 +70,11 @@ def _kept_nodes(model: Any) -> dict[int, int]:
     return kept
 
 
-def _serialize_call(node: Node, kept: dict[int, int]) -> dict[str, Any]:
-    kwargs = dict(node.kwargs)
-    if len(node.args) == 1 and isinstance(node.args[0], KerasTensor) and not kwargs:
-        # Keras notes these for calls on a single tensor.
-        parameters = inspect.signature(node.operation.call).parameters
-        if "mask" in parameters:
-            kwargs["mask"] = None
-        if _trains_only_when_told(node.operation):
-            kwargs["training"] = False
-    return _serialize_arguments(node.args, kwargs, kept)
-
-
-def _trains_only_when_told(operation: Any) -> bool:
-    """Tells whether `training` is False by default; Keras writes that, though it has no effect."""
+def _says_the_default(operation: Any, training: Any) -> bool:
+    """Tells whether `training` is what `call` has by default; Keras notes that, to no effect."""
     call = getattr(operation, "call", None)
     parameter = None if call is None else inspect.signature(call).parameters.get("training")
-    return parameter is not None and parameter.default is False
+    return parameter is not None and isinstance(training, bool) and parameter.default is training
 
 
 def _serialize_arguments(
@@ -148,7 +138,7 @@ def to_model(cls: Any, config: dict[str, Any], custom_objects: Any = None) -> An
                 later.append((name, call))
                 continue
             kwargs = {k: v for k, v in arguments[1].items() if k != "mask" or v is not None}
-            if kwargs.get("training") is False and _trains_only_when_told(layers[name]):
+            if _says_the_default(layers[name], kwargs.get("training")):
                 del kwargs["training"]  # each call of the model decides this
             if not any(isinstance(x, KerasTensor) for x in trees.flatten((arguments[0], kwargs))):
                 # It would be computed here and now, however large it is.
@@ -156,7 +146,9 @@ def to_model(cls: Any, config: dict[str, Any], custom_objects: Any = None) -> An
                     f"The configuration of model '{config.get('name')}' calls {name!r} on no "
                     "output of a layer, as no model does."
                 )
-            layers[name](*arguments[0], **kwargs)
+            called = layers[name]
+            called(*arguments[0], **kwargs)
+            called._inbound_nodes[-1].written_kwargs = arguments[1]
         if len(later) == len(waiting):
             raise ValueError(
                 f"The configuration of model '{config.get('name')}' does not connect: the calls of "

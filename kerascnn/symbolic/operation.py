@@ -40,6 +40,7 @@ class Node:
         args: Positional arguments, with KerasTensors in them.
         kwargs: Keyword arguments.
         outputs: KerasTensors, nested as the operation returns them.
+        written_kwargs: The keyword arguments that stand in files, where others than `kwargs` do.
     """
 
     def __init__(
@@ -48,10 +49,12 @@ class Node:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         outputs: Any,
+        written_kwargs: dict[str, Any] | None = None,
     ) -> None:
         self.operation = operation
         self.args = args
         self.kwargs = kwargs
+        self.written_kwargs = kwargs if written_kwargs is None else written_kwargs
         self.outputs = outputs
         self.input_tensors: list[KerasTensor] = [
             x for x in trees.leaves((args, kwargs)) if isinstance(x, KerasTensor)

@@ -19,22 +19,14 @@ pytestmark = [
 COPIED = ("resnet", "siamese", "nested", "two_outputs", "functions_in_the_graph", "own_layers")
 
 
-# For these layers Keras writes a build shape and kerascnn does not, since they build nothing.
-WITHOUT_BUILD_CONFIG = ("Resizing", "CenterCrop", "AdaptiveAveragePooling2D")
-
-
 def comparable(part):
     """Removes what may differ from Keras.
 
-    kerascnn writes no empty masks, and knows a size of EinsumDense's output that Keras does not.
-    Keras on PyTorch gives its optimizers another module than on other backends.
+    kerascnn knows a size of EinsumDense's output that Keras does not. Keras on PyTorch gives its
+    optimizers another module than on other backends.
     """
     if isinstance(part, dict):
         part = {key: comparable(value) for key, value in part.items()}
-        if part.get("class_name") in WITHOUT_BUILD_CONFIG:
-            part.pop("build_config", None)
-        if part.get("mask", 0) is None:
-            del part["mask"]
         if part.get("class_name") == "__keras_tensor__":
             part["config"].pop("shape")
         if str(part.get("module")).startswith("keras.src.backend.torch.optimizers"):

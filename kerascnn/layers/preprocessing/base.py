@@ -121,7 +121,6 @@ class ImagePreprocessing(Layer):
             self.bounding_box_format = box_utils.checked_format(bounding_box_format)
         self.data_format = config.standardize_data_format(data_format)
         self.height_axis, self.width_axis = spatial_axes(self.data_format)
-        self._build_at_init()
 
     def _set_factor(self, factor: Any) -> None:
         self.factor = factor_overlapping(factor, *self._factor_bounds, "factor")

@@ -70,7 +70,6 @@ class Discretization(Layer):
         self.num_bins = num_bins
         self.epsilon = epsilon
         self.sparse = False
-        self._build_at_init()
         self.summary: np.ndarray[Any, Any]
         self.reset_state()
 
@@ -145,10 +144,9 @@ class Discretization(Layer):
         return KerasTensor(self.compute_output_shape(inputs.shape), self.output_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        values = super().get_config()
         return {
-            "name": values["name"],
-            "dtype": values["dtype"],
+            "name": self.name,
+            "dtype": self.dtype,
             "bin_boundaries": self.bin_boundaries,
             "num_bins": self.num_bins,
             "epsilon": self.epsilon,

@@ -26,6 +26,8 @@ class Pipeline(Layer):
     (2, 8, 8, 3)
     """
 
+    _notes_all_calls = True
+
     def __init__(self, layers: Sequence[Layer], name: str | None = None) -> None:
         super().__init__(name=name)
         self._pipeline_layers = layers

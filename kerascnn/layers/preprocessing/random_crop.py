@@ -42,6 +42,8 @@ class RandomFlip(ImagePreprocessing):
     [0.0, 1.0, 2.0, 3.0]
     """
 
+    _notes_all_calls = True
+
     def __init__(
         self,
         mode: str = HORIZONTAL_AND_VERTICAL,
@@ -117,6 +119,8 @@ class RandomCrop(ImagePreprocessing):
     >>> keras.layers.RandomCrop(24, 24)(keras.ops.ones((2, 28, 28, 1)), training=True).shape
     (2, 24, 24, 1)
     """
+
+    _notes_all_calls = True
 
     def __init__(
         self,
