@@ -222,7 +222,7 @@ def opened_tree(source: str | BinaryIO, name: str) -> Iterator[dict[Path, Group]
         file = h5py.File(source, "r")
     try:
         with _clear_errors(name):
-            _check_heaps(source, file.id.get_create_plist().get_sizes()[1])
+            _check_heaps(source, file.id.get_create_plist())
             groups = _list_groups(file, name)
         yield groups
     finally:
@@ -261,19 +261,24 @@ def _clear_errors(name: str) -> Iterator[None]:
 
 
 _HEAP = b"GCOL\x01\0\0\0"
+_NAMES = b"HEAP\0\0\0\0"
+_NO_BLOCK = 1  # ends a list of free blocks
 _PIECE = 4 << 20
 
 
-def _check_heaps(source: str | BinaryIO, width: int) -> None:
-    """Checks the heaps that texts of any length lie in: HDF5 goes on for ever in some damaged ones.
+def _check_heaps(source: str | BinaryIO, properties: Any) -> None:
+    """Checks the heaps of texts of any length and of names: HDF5 goes on for ever in damaged ones.
 
-    A heap is 16 bytes with its own size, and then objects: a number (0 for what is free), how many
-    use it, and its size, in 16 bytes together, and its content. What is free counts these 16 bytes.
+    A heap of texts is 16 bytes with its own size, and then objects: a number (0 for what is free),
+    how many use it, and its size, in 16 bytes together, and its content. What is free counts these
+    16 bytes. A heap of names is the size of its bytes, where the first free ones are, and where all
+    of them begin; free bytes begin with the place of the next ones.
 
-    Source: https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t3.html, section III.E
+    Source: https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t3.html, III.D and III.E
     """
-    if width != 8:
-        raise ValueError(f"its lengths have {width} bytes; files of Keras have 8")
+    for width in properties.get_sizes():
+        if width != 8:
+            raise ValueError(f"its lengths have {width} bytes; files of Keras have 8")
     with contextlib.ExitStack() as stack:
         stream: Any = source
         if isinstance(source, (str, os.PathLike)):
@@ -281,6 +286,9 @@ def _check_heaps(source: str | BinaryIO, width: int) -> None:
             stream = stack.enter_context(open(source, "rb"))
         for place in _places(stream, _HEAP):
             _check_heap(stream, place)
+        begin, left = properties.get_userblock(), stream.seek(0, os.SEEK_END) // 8
+        for place in _places(stream, _NAMES):
+            left -= _count_free_names(stream, place, begin, left)
         stream.seek(0)
 
 
@@ -314,6 +322,32 @@ def _check_heap(stream: Any, place: int) -> None:
             raise ValueError(f"its heap at byte {place} has an object of {size} bytes")
         stream.seek(step - 16, os.SEEK_CUR)
         left -= step
+
+
+def _count_free_names(stream: Any, place: int, begin: int, left: int) -> int:
+    """Counts the free places of a heap of names, which take 16 bytes each.
+
+    Args:
+        stream: The file.
+        place: Where the heap's header is.
+        begin: Where HDF5's part of the file begins.
+        left: How many there can be.
+
+    Raises:
+        ValueError: where there are more, or they lead back to one of them.
+    """
+    stream.seek(place + 8)
+    size, free, content = (int.from_bytes(stream.read(8), "little") for _ in range(3))
+    seen: set[int] = set()
+    while free != _NO_BLOCK and free < size and begin + content + free < 1 << 63:
+        if free in seen or len(seen) >= left:
+            raise ValueError(f"the free places of its heap at byte {place} go on for ever")
+        seen.add(free)
+        stream.seek(begin + content + free)
+        free = int.from_bytes(stream.read(8), "little")
+        if not free:
+            break  # HDF5 notices this, as it does the end of the file
+    return len(seen)
 
 
 def _list_groups(file: Any, name: str) -> dict[Path, Group]:
