@@ -65,6 +65,17 @@ def filter_traceback(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+def names_arguments(cls: type) -> None:
+    """Makes a class of the library answer misspelt arguments with those of its constructor.
+
+    For `__init_subclass__`. Classes of users keep their constructors, whose own calls of the
+    library's are answered.
+    """
+    initializer = cls.__dict__.get("__init__")
+    if initializer is not None and cls.__module__.partition(".")[0] == "kerascnn":
+        cls.__init__ = filter_traceback(initializer)  # type: ignore[misc]
+
+
 def _wrong_name(function: Callable[..., Any], given: Mapping[str, Any]) -> TypeError | None:
     """The error for a name that a function has no argument of, None where it has all."""
     parameters = inspect.signature(function).parameters.values()
@@ -72,7 +83,10 @@ def _wrong_name(function: Callable[..., Any], given: Mapping[str, Any]) -> TypeE
     wrong = [name for name in given if name not in known]
     if not wrong or any(p.kind is p.VAR_KEYWORD for p in parameters):
         return None
+    name = getattr(function, "__name__", "This")
+    if name == "__init__":
+        name = str(getattr(function, "__qualname__", name)).removesuffix(".__init__")
     return TypeError(
-        f"{getattr(function, '__name__', 'This')}() got an unexpected keyword argument "
+        f"{name}() got an unexpected keyword argument "
         f"{wrong[0]!r}. {serialization.did_you_mean(wrong[0], known)}"
     )

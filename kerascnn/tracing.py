@@ -88,6 +88,8 @@ class Trace(Streams):
         self._constants: dict[int, tuple[Any, Any]] = {}
         self._outer: Trace | None = None
         self._bodies: list[Any] = []  # the graphs of inner traces
+        # Values that softmax and sigmoid gave, by their numbers: no logits, as losses may be told.
+        self.probabilities: dict[int, str] = {}
         self._sources: dict[Any, Any] = {}  # in a body: what gradients by each variable reach
         # In a body, these are the losses that layers add: the layer's list, and what it contains.
         self.losses: list[tuple[list[Any], Any]] = []
@@ -95,6 +97,11 @@ class Trace(Streams):
         # This tape records the whole step, for gradients that need no user's tape.
         self.whole = TraceTape(self, persistent=True, watches=_is_floating)
         self.whole.start()
+
+    def keep_origin(self, value: Any, converted: Any) -> None:
+        """Lets a value be known as what softmax or sigmoid gave after a cast as well."""
+        if isinstance(value, _core.Value) and value.id in self.probabilities:
+            self.probabilities[converted.id] = self.probabilities[value.id]
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[Trace]:

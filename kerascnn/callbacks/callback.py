@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from kerascnn.tracebacks import names_arguments
+
 _BATCH_HOOKS = {
     "train": ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end"),
     "test": ("on_test_batch_begin", "on_test_batch_end"),
@@ -46,6 +48,10 @@ class Callback:
     _comes_last = False
     # Where several processes train one model: whether its hooks are called in the first one only.
     first_process_only = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        names_arguments(cls)
 
     def __init__(self) -> None:
         self.params: dict | None = None

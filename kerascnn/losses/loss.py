@@ -6,6 +6,7 @@ from kerascnn import config, dtype_policies, ops, tracing
 from kerascnn.distribution import replicas
 from kerascnn.masks import own_mask
 from kerascnn.naming import auto_name, to_snake_case
+from kerascnn.tracebacks import names_arguments
 from kerascnn.trees import map_structure
 
 REDUCTIONS = ("sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", "none", None)
@@ -58,6 +59,10 @@ class Loss:
     2.0
     """
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        names_arguments(cls)
+
     def __init__(
         self,
         name: str | None = None,
@@ -80,7 +85,7 @@ class Loss:
 
     def _reduced(self, y_true: Any, y_pred: Any, sample_weight: Any) -> Any:
         mask = own_mask(y_pred)
-        y_pred = map_structure(self._as_floating, y_pred)
+        y_pred = map_structure(self._as_prediction, y_pred)
         y_true = map_structure(self._convert_target, y_true)
         values = self.call(y_true, y_pred)
         own = own_mask(values)
@@ -109,6 +114,13 @@ class Loss:
 
     def _as_floating(self, value: Any) -> Any:
         return ops.convert_to_tensor(value, dtype=self.dtype)
+
+    def _as_prediction(self, value: Any) -> Any:
+        converted = self._as_floating(value)
+        trace = tracing.current()
+        if trace is not None:
+            trace.keep_origin(value, converted)
+        return converted
 
     def _convert_target(self, y_true: Any) -> Any:
         return self._as_floating(y_true)

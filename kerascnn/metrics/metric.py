@@ -7,6 +7,7 @@ from kerascnn import config, dtype_policies, dtypes, initializers, ops, serializ
 from kerascnn.attributes import attributes_of
 from kerascnn.naming import auto_name, name_scope, to_snake_case
 from kerascnn.stateless import StatelessMetric
+from kerascnn.tracebacks import names_arguments
 from kerascnn.variable import Variable, current_scope
 
 
@@ -40,6 +41,10 @@ class Metric(StatelessMetric):
     # This is "up" or "down" if larger or smaller is better; callbacks that monitor the metric use
     # it.
     _direction: str | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        names_arguments(cls)
 
     def __init__(self, dtype: Any = None, name: str | None = None):
         self.name = name or auto_name(to_snake_case(type(self).__name__))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import dtypes
+from kerascnn import _core, dtypes, tracing
 from kerascnn.ops import dispatch, elementwise, reduction, shaping
 from kerascnn.symbolic.operation import op
 
@@ -45,6 +45,14 @@ def _activation(name: str, x: Any, attributes: dispatch.Attributes | None = None
     if not dtypes.is_float(x.dtype):
         x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
     return dispatch.apply_one(name, [x], attributes)
+
+
+def _noted(name: str, result: Any) -> Any:
+    """Lets the trace know what gave a value, for losses that are told that it holds logits."""
+    trace = tracing.current()
+    if trace is not None and isinstance(result, _core.Value):
+        trace.probabilities[result.id] = name
+    return result
 
 
 @dispatch.at_once("relu")
@@ -284,7 +292,7 @@ def sigmoid(x: Any) -> Any:
     >>> ops.sigmoid([-1000.0, 0.0, 1000.0]).numpy().tolist()
     [0.0, 0.5, 1.0]
     """
-    return _activation("sigmoid", x)
+    return _noted("sigmoid", _activation("sigmoid", x))
 
 
 @op
@@ -512,7 +520,7 @@ def softmax(x: Any, axis: Any = -1) -> Any:
     >>> ops.softmax([[1.0, 1.0], [1.0, 1.0]], axis=(0, 1)).numpy().tolist()
     [[0.25, 0.25], [0.25, 0.25]]
     """
-    return _along("softmax", x, axis)
+    return _noted("softmax", _along("softmax", x, axis))
 
 
 @op

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import config, dtypes
+from kerascnn import _core, config, dtypes, tracebacks, tracing
 from kerascnn.ops import activation, dispatch, elementwise, reduction, shaping
 from kerascnn.symbolic.operation import op
 
@@ -28,6 +28,20 @@ def _same_shape(target: Any, output: Any, name: str) -> None:
 def _floating(x: Any) -> Any:
     x = dispatch.convert(x)
     return x if dtypes.is_float(x.dtype) else dispatch.convert(x, dtypes.float_result_type(x.dtype))
+
+
+def _warn_unless_logits(output: Any, activation_name: str, function_name: str) -> None:
+    """Warns where `from_logits=True` is told of what a softmax or sigmoid has just given."""
+    trace = tracing.current()
+    if trace is None or not isinstance(output, _core.Value):
+        return
+    if trace.probabilities.get(output.id) == activation_name:
+        tracebacks.warn(
+            f"`{function_name}` received `from_logits=True`, but its `output` was produced by "
+            f"{activation_name}, so that it holds probabilities: {activation_name} is applied "
+            "twice, and the model learns slowly and badly. Leave `from_logits=True` out, or the "
+            "activation of the last layer."
+        )
 
 
 def _clip(probabilities: Any) -> Any:
@@ -65,6 +79,7 @@ def categorical_crossentropy(
     target = dispatch.convert(target, output.dtype, like=output)
     _same_shape(target, output, "categorical_crossentropy")
     if from_logits:
+        _warn_unless_logits(output, "softmax", "categorical_crossentropy")
         log_probabilities = activation.log_softmax(output, axis=axis)
     else:
         total = reduction.sum(output, axis, keepdims=True)
@@ -101,6 +116,8 @@ def sparse_categorical_crossentropy(
     [0.6931472]
     """
     output = _floating(output)
+    if from_logits:
+        _warn_unless_logits(output, "softmax", "sparse_categorical_crossentropy")
     target = dispatch.convert(target, like=output)
     rank = len(output.shape)
     if not rank:
@@ -162,6 +179,7 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
     target = dispatch.convert(target, output.dtype, like=output)
     _same_shape(target, output, "binary_crossentropy")
     if from_logits:
+        _warn_unless_logits(output, "sigmoid", "binary_crossentropy")
         return elementwise.subtract(
             activation.softplus(output), elementwise.multiply(target, output)
         )

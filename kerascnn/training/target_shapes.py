@@ -56,6 +56,12 @@ def check_target_shape(loss: Any, target: tuple, output: tuple) -> None:
         fits = _broadcast(_of_same_rank(target, output), output)
     else:
         return
+    if not fits and output and target and target[0] != output[0]:
+        raise ValueError(
+            f"The loss '{loss.name}' needs a result for each sample, but the model gives "
+            f"{output[0]} for a batch of {target[0]}: one of its layers changes the axis of "
+            "samples, as Concatenate(axis=0) does. Layers count that axis as 0."
+        )
     if not fits:
         raise ValueError(
             f"The loss '{loss.name}' needs targets of shape {_batch_shape(expected)} for the "

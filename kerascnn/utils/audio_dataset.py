@@ -64,6 +64,7 @@ def audio_dataset_from_directory(
         `(batch_size, num_samples, num_channels)`, or pairs of them and their labels.
 
     Raises:
+        FileNotFoundError: where there is no such folder.
         ValueError: for arguments that do not go together, a folder without sounds, or a file that
             does not hold integers of 8, 16, 24 or 32 bits.
 

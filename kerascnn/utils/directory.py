@@ -241,7 +241,13 @@ def index_directory(
     """The files below a folder, their labels (or None) and the classes' names (or None).
 
     With the same seed the order is that of Keras.
+
+    Raises:
+        FileNotFoundError: where there is no such folder.
+        NotADirectoryError: for a file.
+        ValueError: for labels or names of classes that are not those of the folder.
     """
+    _check_is_folder(directory)
     names: list[str] | None
     if isinstance(labels, str):
         found = sorted(
@@ -282,6 +288,24 @@ def index_directory(
             if items is not None:
                 np.random.RandomState(seed).shuffle(items)  # this gives Keras' order
     return paths, labels, names
+
+
+def _check_is_folder(directory: str) -> None:
+    if os.path.isdir(directory):
+        return
+    where = "" if os.path.isabs(directory) else f", in the working folder {os.getcwd()}"
+    if os.path.exists(directory):
+        raise NotADirectoryError(
+            f"`directory` must be a folder with a subfolder of files for each class. Received a "
+            f"file: directory={directory!r}{where}"
+        )
+    parent = os.path.dirname(os.path.abspath(directory))
+    while not os.path.isdir(parent):
+        parent = os.path.dirname(parent)
+    raise FileNotFoundError(
+        f"There is no folder directory={directory!r}{where}. What there is of that path is "
+        f"{parent!r}: check the spelling, or pass an absolute path."
+    )
 
 
 def _files_below(

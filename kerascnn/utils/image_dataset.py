@@ -98,6 +98,7 @@ def image_dataset_from_directory(
         and `prefetch` make others of it.
 
     Raises:
+        FileNotFoundError: where there is no such folder.
         DeviceError: with `decoder="gpu"`, without a GPU or nvJPEG; says what to install.
         ImportError: without Pillow.
         ValueError: for arguments that do not go together, or a folder without images.

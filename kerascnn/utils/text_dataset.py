@@ -48,6 +48,7 @@ def text_dataset_from_directory(
         it to get numbers.
 
     Raises:
+        FileNotFoundError: where there is no such folder.
         ValueError: for arguments that do not go together, a folder without texts, or a file that
             is not UTF-8.
 

@@ -1,5 +1,7 @@
 """What people who begin with image classifiers pass: errors name it, and a way out that works."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -125,3 +127,64 @@ def test_a_file_that_is_no_image_is_named(tmp_path):
     (tmp_path / "cat.png").write_text("hello")
     with pytest.raises(PIL.UnidentifiedImageError, match=r"cat\.png holds no image .*\(5 bytes\)"):
         keras.utils.load_img(tmp_path / "cat.png")
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    ("activation", "loss", "told"),
+    [
+        ("softmax", keras.losses.SparseCategoricalCrossentropy, "softmax"),
+        ("softmax", keras.losses.CategoricalCrossentropy, "softmax"),
+        ("sigmoid", keras.losses.BinaryCrossentropy, "sigmoid"),
+        (None, keras.losses.CategoricalCrossentropy, None),
+        ("softmax", keras.losses.BinaryCrossentropy, None),
+    ],
+)
+def test_probabilities_that_are_called_logits(activation, loss, told, policy):
+    """Keras on TensorFlow warns of the same."""
+    inputs = keras.Input((4, 4, 1))
+    outputs = layers.Dense(3, activation=activation, dtype=policy)(layers.Flatten()(inputs))
+    model = keras.Model(inputs, outputs)
+    model.compile("sgd", loss(from_logits=True))
+    targets = LABELS if "Sparse" in loss.__name__ else np.eye(3, dtype="float32")[LABELS]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(IMAGES, targets, verbose=0)
+    texts = [str(w.message) for w in caught]
+    if told is None:
+        assert not texts
+    else:
+        assert f"`from_logits=True`, but its `output` was produced by {told}" in texts[0]
+        assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: keras.callbacks.EarlyStopping(patiense=3), r"EarlyStopping\(\).*'patience'"),
+        (lambda: keras.callbacks.ModelCheckpoint("x", save_best=True), "'save_best_only'"),
+        (lambda: keras.losses.BinaryCrossentropy(from_logit=True), "'from_logits'"),
+        (lambda: keras.metrics.F1Score(avarage="macro"), "'average'"),
+    ],
+)
+def test_misspelt_arguments_of_constructors(make, text):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument.*{text}|{text}"):
+        make()
+
+
+def test_a_folder_that_is_not_there(tmp_path, monkeypatch):
+    """It is still the error that Keras raises."""
+    monkeypatch.chdir(tmp_path)
+    for read in (
+        keras.utils.image_dataset_from_directory,
+        keras.utils.text_dataset_from_directory,
+        keras.utils.audio_dataset_from_directory,
+    ):
+        for labels in ("inferred", None):
+            with pytest.raises(FileNotFoundError) as caught:
+                read("photos/train", labels=labels, label_mode=None if labels is None else "int")
+            text = str(caught.value)
+            assert "directory='photos/train'" in text and f"is '{tmp_path}'" in text
+    (tmp_path / "photos").write_text("")
+    with pytest.raises(NotADirectoryError, match="Received a file: directory='photos'"):
+        keras.utils.image_dataset_from_directory("photos")

@@ -65,3 +65,11 @@ def test_fit_names_the_loss_and_the_shapes(loss):
         model.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)
     for text in ("needs targets of shape (batch_size, 3)", "y of shape (batch_size, 2)", "units"):
         assert text in str(error.value)
+
+
+def test_a_model_that_changes_the_number_of_samples():
+    x = kerascnn.Input((3,))
+    model = kerascnn.Model(x, kerascnn.layers.Concatenate(axis=0)([x, x]))
+    model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match=r"gives 8 for a batch of 4: .*Concatenate\(axis=0\)"):
+        model.fit(np.ones((4, 3)), np.ones((4, 3)), verbose=0)
