@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
+from kerascnn import dtypes
 from kerascnn.device import current as current_device
 from kerascnn.device import is_chosen
 from kerascnn.distribution import processes, replicas
@@ -35,11 +36,17 @@ class DataParallel:
         shard_optimizer_state: whether each process has the optimizer's state of its own part of the
             weights only (ZeRO's first stage), which it updates for all. Weights end with the same
             values; files of models are written by all processes together.
+        reduce_dtype: the dtype in which gradients go to other devices and are averaged:
+            `"float32"`, `"bfloat16"`, `"float16"` or `"float64"`; None for that of the weights.
+            `"bfloat16"` halves the bytes of weights in float32. With the policy `mixed_bfloat16`
+            a GPU has gradients of this dtype before they are widened, so that nothing is rounded
+            but the average. The term is that of PyTorch's FSDP.
 
     Raises:
         ValueError: for `device_mesh` together with `devices`, a device listed twice or not there,
-            CPUs together with GPUs, devices that are not those of all processes, and
-            `shard_optimizer_state` with several devices in one process.
+            CPUs together with GPUs, devices that are not those of all processes,
+            `shard_optimizer_state` with several devices in one process, and a `reduce_dtype` that
+            is not one of these.
         RuntimeError: where a launcher has started several processes and `initialize()` was not
             called, and where this one computes on another device than it joined the others with.
 
@@ -56,6 +63,7 @@ class DataParallel:
         devices: Sequence[str] | None = None,
         auto_shard_dataset: bool = True,
         shard_optimizer_state: bool = False,
+        reduce_dtype: Any = None,
     ):
         if processes.world() is None and (started := find_world()).size > 1:
             raise RuntimeError(
@@ -83,6 +91,7 @@ class DataParallel:
         self.auto_shard_dataset = bool(auto_shard_dataset)
         self._devices_together: Any = None
         self.shard_optimizer_state = bool(shard_optimizer_state)
+        self.reduce_dtype = None if reduce_dtype is None else _floating_dtype(reduce_dtype)
         if self.shard_optimizer_state and self.num_model_replicas > processes.num_processes():
             raise ValueError(
                 "shard_optimizer_state=True is for several processes. The devices of this one, "
@@ -138,6 +147,17 @@ class DataParallel:
 
     def __repr__(self) -> str:
         return f"<DataParallel device_mesh={self.device_mesh}>"
+
+
+def _floating_dtype(dtype: Any) -> str:
+    with contextlib.suppress(ValueError, TypeError):
+        name = dtypes.standardize_dtype(dtype)
+        if dtypes.is_float(name):
+            return name
+    raise ValueError(
+        "DataParallel averages gradients in a floating dtype: `reduce_dtype` must be 'float32', "
+        f"'bfloat16', 'float16', 'float64', or None for the weights' own. Received: {dtype!r}"
+    )
 
 
 def _default_devices() -> list[str]:
@@ -214,9 +234,9 @@ def set_distribution(value: Any) -> None:
         together = replicas.Replicas(
             processes.engine(), value.auto_shard_dataset, value.shard_optimizer_state
         )
-        replicas.activate(together)
+        replicas.activate(together, reduce_dtype=value.reduce_dtype)
     else:
-        replicas.activate(None, value._group())
+        replicas.activate(None, value._group(), value.reduce_dtype)
     _distribution = value
 
 

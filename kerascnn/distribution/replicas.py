@@ -122,14 +122,23 @@ _active: Replicas | None = None
 # Several devices of this process, where they train together (local_replicas.py), and the one of
 # them that a step is recorded for.
 _local: Any = None
+# What gradients are rounded to before they are averaged; None for what they are.
+_reduce_dtype: str | None = None
 _here: ContextVar[Replicas | None] = ContextVar("replica", default=None)
 _share: ContextVar[Share | None] = ContextVar("share", default=None)
 
 
-def activate(value: Replicas | None, local: Any = None) -> None:
-    """Makes training use these processes, or this one alone, with one device or a `LocalGroup`."""
-    global _active, _local
-    _active, _local = value, local
+def activate(value: Replicas | None, local: Any = None, reduce_dtype: str | None = None) -> None:
+    """Makes training use these processes, or this one alone, with one device or a `LocalGroup`.
+
+    Args:
+        value: the processes, or None.
+        local: the `LocalGroup`, or None.
+        reduce_dtype: what gradients are rounded to before they are averaged, None for what they
+            are.
+    """
+    global _active, _local, _reduce_dtype
+    _active, _local, _reduce_dtype = value, local, reduce_dtype
 
 
 def active() -> Replicas | None:
@@ -146,6 +155,11 @@ def local_group() -> Any:
     None also while a step is recorded for one of its devices.
     """
     return _local if _here.get() is None else None
+
+
+def reduce_dtype() -> str | None:
+    """Returns what gradients are rounded to before they are averaged, None for what they are."""
+    return _reduce_dtype
 
 
 def local_replica() -> Any:
@@ -243,13 +257,39 @@ def mean_gradients(gradients: Sequence[Any]) -> list[Any]:
         return result
     from kerascnn.ops import dispatch
 
-    result = [None if g is None else dispatch.convert(g) for g in result]
+    given = [None if g is None else dispatch.convert(g) for g in result]
+    result = rounded(given)
     for bucket in buckets(result):
         # A share without samples counts too: its loss has the penalties that all have.
         means = _all_reduce([result[i] for i in bucket], 1.0, 1.0 / together.size)
         for i, mean in zip(bucket, means, strict=True):
             result[i] = mean
-    return result
+    return rounded_back(result, given)
+
+
+def rounded(gradients: Sequence[Any]) -> list[Any]:
+    """Gradients as they go to other processes: in `reduce_dtype`, where one was chosen.
+
+    Those that mixed precision has widened before are not rounded a second time: in a compiled step
+    the two casts fall away.
+    """
+    from kerascnn import ops
+
+    if _reduce_dtype is None:
+        return list(gradients)
+    return [None if g is None else ops.cast(g, _reduce_dtype) for g in gradients]
+
+
+def rounded_back(means: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+    """Means of `rounded` gradients in the dtypes of those that were given."""
+    from kerascnn import ops
+
+    if _reduce_dtype is None:
+        return list(means)
+    return [
+        None if mean is None else ops.cast(mean, str(gradient.dtype))
+        for mean, gradient in zip(means, given, strict=True)
+    ]
 
 
 def buckets(tensors: list[Any], of_backward: bool = True) -> Iterator[list[int]]:

@@ -125,7 +125,7 @@ def form_of(kind: str, data: ArrayData, batch_size: int) -> tuple | None:
 
 def _settings(model: StepMachinery) -> tuple:
     settings = config.tf32(), config.floatx(), config.epsilon(), model.run_eagerly
-    return (*settings, replicas.active())
+    return (*settings, replicas.active(), replicas.reduce_dtype())
 
 
 def _is_seen_through(layer: Layer) -> bool:

@@ -183,7 +183,7 @@ class StepMachinery:
             ),
             (config.tf32(), config.floatx(), config.epsilon(), self.run_eagerly),
             self.optimizer.trace_key if kind == TRAIN and self.optimizer is not None else None,
-            replicas.local_replica(),
+            (replicas.local_replica(), replicas.reduce_dtype()),
         )
         programs = self._programs
         step = programs.pop(key, None)

@@ -36,6 +36,7 @@ def description_for_peers(
         "the optimizer": "none" if optimizer is None else type(optimizer).__name__,
         "whether Python runs the steps": str(model.run_eagerly),
         "DataParallel(shard_optimizer_state)": str(together is not None and together.shares_state),
+        "DataParallel(reduce_dtype)": str(replicas.reduce_dtype()),
     }
     variables: list[tuple[str, Any]] = [
         (f"the weight '{name}'", variable) for name, variable, _ in named_variables(layer)

@@ -54,7 +54,7 @@ SIGNATURES = (
         for name in names.split()
     }
     | {
-        "distribution.DataParallel": "may keep an optimizer's state in parts",
+        "distribution.DataParallel": "may share an optimizer's state, and round gradients",
         "KerasTensor": "is dense: no further arguments for ragged tensors",
         "Variable": "has no layout over several devices",
         "preprocessing.image.smart_resize": "takes no `backend_module`: there is one",

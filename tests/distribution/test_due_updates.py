@@ -43,6 +43,20 @@ def twins(alone_afterwards):
     return Twins()
 
 
+def test_processes_that_round_gradients_differently(alone_afterwards):
+    class Others(Twins):
+        def gather_objects(self, value, times=1):
+            if not isinstance(value, dict):
+                return [value, value]
+            return [value, {**value, "DataParallel(reduce_dtype)": "None"}]
+
+    replicas.activate(replicas.Replicas(Others()), reduce_dtype="bfloat16")
+    with pytest.raises(
+        ValueError, match=r"reduce_dtype\) is different: process 0 has bfloat16, .*"
+    ):
+        gatherer().fit(X, Y, verbose=0)
+
+
 def gatherer(every=3):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, kernel_initializer="ones")])
     model.compile(keras.optimizers.SGD(0.1, gradient_accumulation_steps=every), "mse")

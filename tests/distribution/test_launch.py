@@ -6,6 +6,7 @@ import importlib
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import kerascnn as keras
@@ -227,6 +228,9 @@ class TestDistributions:
         assert (distribution.num_model_replicas, distribution.data_shard_id) == (1, 0)
         assert distribution.batch_dim_name == "batch"
         assert distribution.auto_shard_dataset
+        assert distribution.reduce_dtype is None
+        rounding = keras.distribution.DataParallel(devices=["cpu:0"], reduce_dtype=np.float16)
+        assert rounding.reduce_dtype == "float16"
         with distribution.scope():
             assert keras.distribution.distribution() is distribution
         assert keras.distribution.distribution() is None
@@ -246,6 +250,9 @@ class TestDistributions:
             keras.distribution.DataParallel(devices=["cpu:7"])
         with pytest.raises(ValueError, match="has 2 devices. Received 1"):
             keras.distribution.DeviceMesh((2,), ["batch"], ["cpu:0"])
+        for dtype in ("int32", "float12", 3):
+            with pytest.raises(ValueError, match=f"`reduce_dtype` must be .* Received: {dtype!r}"):
+                keras.distribution.DataParallel(devices=["cpu:0"], reduce_dtype=dtype)
         with pytest.raises(ValueError, match="one entry for each axis"):
             keras.distribution.DeviceMesh((1, 1), ["batch"], ["cpu:0"])
         with pytest.raises(ValueError, match="'cpu' or 'gpu'"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -48,7 +49,17 @@ LOCAL = tuple(
     if job not in ("own_loop", "at_once", "digits") and not job.startswith("shar")
 )
 RESUMED = ("resumed", "resumed_data_set", "resumed_sharing")
-ALONE = ("normalized_apart", "noise", "reading", "callbacks", "messages", "owned", "state_bytes")
+ROUNDED = ("rounded", "rounded_gradients")
+ALONE = (
+    *ROUNDED,
+    "normalized_apart",
+    "noise",
+    "reading",
+    "callbacks",
+    "messages",
+    "owned",
+    "state_bytes",
+)
 OTHERS = (*ALONE, *RESUMED)
 
 
@@ -91,7 +102,7 @@ def test_several_processes_train_as_one(runs, job, size):
     check_equal(found, expected, FLOAT32 if job == "digits" else TOLERANCE)
 
 
-@pytest.mark.parametrize("job", LOCAL)
+@pytest.mark.parametrize("job", [*LOCAL, "rounded"])
 def test_devices_of_one_process_end_with_the_same_bits(runs, several_cpus, job):
     """As two processes: shares, random streams and the order of sums are the same."""
     found, expected = trained_on_cpus(job, 2), results(runs(2), job)
@@ -108,7 +119,7 @@ def test_sources_of_different_lengths(runs, size):
 
 
 @pytest.mark.parametrize("size", [2, 3])
-@pytest.mark.parametrize("job", [*SAME, "own_sources", "normalized_apart", "resumed"])
+@pytest.mark.parametrize("job", [*SAME, "rounded", "own_sources", "normalized_apart", "resumed"])
 def test_all_processes_end_with_the_same_bits(runs, job, size):
     first = results(runs(size), job)
     for rank in range(1, size):
@@ -218,6 +229,35 @@ def test_shared_state_changes_no_bit(runs, size):
     assert [found[f"{name}_same"] for name in ("adam", "scaled")] == [True] * 2
     # A process to which no weight of a message belongs takes part in it, too.
     assert results(runs(size), "sharded_in_messages")["sgd_same"]
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_averages_of_rounded_gradients(runs, size):
+    check_rounded([results(runs(size), "rounded_gradients", rank) for rank in range(size)])
+
+
+def check_rounded(every):
+    """They are averages of numbers of 8 bits, rounded once: NumPy's, or one of its neighbours.
+
+    A third of a sum may be rounded before, in float32, so that its neighbour is as near.
+    """
+    assert len(every[0]) == 3 * 4
+    for i in range(3):
+        given = [one[f"given {i}"].astype(ml_dtypes.bfloat16).astype("float64") for one in every]
+        assert not np.array_equal(given[0], every[0][f"given {i}"])
+        mean = np.mean(given, axis=0)
+        for way in ("at_once", "compiled", "sharing"):
+            for one in every:
+                found = one[f"{way} {i}"]
+                np.testing.assert_array_equal(found.astype(ml_dtypes.bfloat16), found)
+                assert (np.abs(found - mean) <= 2.0**-8 * (1 + 1e-6) * np.abs(mean)).all(), way
+
+
+def test_rounding_gradients_changes_little(runs):
+    """Gradients of two numbers of 8 bits: the training is another one, and as good."""
+    whole, rounded = results(runs(1), "rounded"), results(runs(2), "rounded")
+    assert not np.array_equal(whole["weight_0"], rounded["weight_0"])
+    np.testing.assert_allclose(rounded["log_loss"], whole["log_loss"], rtol=0.05)
 
 
 @pytest.mark.parametrize("size", [2, 3])

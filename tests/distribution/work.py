@@ -133,6 +133,36 @@ def reductions():
     return found
 
 
+def rounded():
+    """Gradients that are averaged in bfloat16, and what each process has before."""
+    mesh = keras.distribution.distribution().device_mesh
+    with keras.distribution.DataParallel(mesh, reduce_dtype="bfloat16").scope():
+        x, y = labelled()
+        model = classifier(optimizer=keras.optimizers.SGD(0.5, momentum=0.9))
+        return outcome(model, model.fit(x, y, 16, epochs=3, verbose=0))
+
+
+def rounded_gradients():
+    """The gradients of each process, and what one update by their averages subtracts."""
+    rank = keras.distribution.process_id()
+    found = {}
+    for way in ("at_once", "compiled", "sharing"):
+        variables = [keras.Variable(np.zeros(shape, "float32")) for shape in ((3, 5), (7,), (2,))]
+        given = [numbers(*v.shape, seed=10 * rank + i) for i, v in enumerate(variables)]
+        given = [keras.ops.convert_to_tensor(g, "float32") for g in given]
+        optimizer = keras.optimizers.SGD(1.0)
+        apply = keras.jit(optimizer.apply) if way == "compiled" else optimizer.apply
+        shares = way == "sharing"
+        options = {"shard_optimizer_state": shares, "reduce_dtype": "bfloat16"}
+        with keras.distribution.DataParallel(**options).scope():
+            optimizer.build(variables)
+            apply(given, variables)
+        for i, (variable, gradient) in enumerate(zip(variables, given, strict=True)):
+            found[f"{way} {i}"] = -variable.numpy()
+            found[f"given {i}"] = gradient.numpy()
+    return found
+
+
 def masked():
     """A mask counts differently in each share."""
     words = np.random.default_rng(0).integers(0, 4, (SAMPLES, 5))

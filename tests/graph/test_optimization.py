@@ -1,5 +1,6 @@
 """Optimized programs give what unoptimized ones give, with fewer instructions."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -43,6 +44,24 @@ def train_step(optimize):
         tensor(rng.integers(0, 10, size=16), "int32"),
     ]
     return t.compile(loss, optimize=optimize), data, [*weights, hits]
+
+
+def test_casts_to_a_wider_dtype_and_back_fall_away():
+    """Those to a narrower one round, so they stay."""
+    values = tensor(np.random.default_rng(0).normal(size=(5, 7)), "float32")
+    t = Tracer()
+    x = t.input([5, 7], "float32")
+    wide = t.cast(t.cast(x, dtype="float64"), dtype="float32")
+    narrow = t.cast(t.cast(x, dtype="bfloat16"), dtype="float32")
+    other = t.cast(t.cast(t.cast(x, dtype="bfloat16"), dtype="float32"), dtype="float16")
+    program = t.compile(wide, narrow, other)
+    assert "float64" not in program.to_string()
+    program.run([values])
+    found = [output.numpy() for output in program.outputs()]
+    np.testing.assert_array_equal(found[0], values.numpy())
+    rounded = values.numpy().astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(found[1], rounded.astype("float32"))
+    np.testing.assert_array_equal(found[2], rounded.astype("float16"))
 
 
 def test_a_training_step_gets_short():

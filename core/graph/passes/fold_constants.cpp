@@ -19,6 +19,12 @@ bool broadcasts(const OpDef& op) {
   return element_op && element_num_operands(*element_op) > 1 && !find_activation_of_gradient(op);
 }
 
+// Has the floating dtype `wide` each value of the floating dtype `narrow`?
+bool holds_all_values(DType wide, DType narrow) {
+  if (!is_floating(wide) || !is_floating(narrow)) return false;
+  return wide == narrow || (wide >= DType::Float32 && narrow < wide);
+}
+
 class Folder {
  public:
   explicit Folder(const RootedGraph& source) : rewriter_(source), graph_(rewriter_.target()) {}
@@ -62,6 +68,7 @@ class Folder {
     if (op == &op_cast || op == &op_reshape || op == &op_broadcast_to) {
       if (spec(inputs[0]) == output_spec(node)) return becomes(node, inputs[0]);
     }
+    if (op == &op_cast) return drop_widening(node, inputs[0]);
     if (op == &op_reshape || op == &op_broadcast_to) {
       const Node* before = producer(graph_, inputs[0], *op);
       if (before == nullptr) return false;
@@ -76,6 +83,17 @@ class Folder {
   bool drop_neutral(const Node& node, ValueId kept, ValueId other, double neutral) {
     if (spec(kept) != output_spec(node) || uniform_constant(graph_, other) != neutral) return false;
     return becomes(node, kept);
+  }
+
+  // Casts to a wider dtype and back.
+  bool drop_widening(const Node& node, ValueId input) {
+    const Node* before = producer(graph_, input, op_cast);
+    if (before == nullptr) return false;
+    const TensorSpec& narrow = spec(before->inputs[0]);
+    if (narrow != output_spec(node) || !holds_all_values(spec(input).dtype, narrow.dtype)) {
+      return false;
+    }
+    return becomes(node, before->inputs[0]);
   }
 
   bool simplify_transpose(const Node& node, ValueId input) {

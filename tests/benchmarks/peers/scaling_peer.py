@@ -27,7 +27,7 @@ MESSAGE_STEPS = 64
 
 
 class Part:
-    """What is measured: "C@64", "resnet50@128:apart", "resnet50@128:8", "sums"."""
+    """What is measured: "C@64", "resnet50@128:apart", "resnet50@128:8", ":bfloat16", "sums"."""
 
     def __init__(self, text: str):
         name, _, self.variant = text.partition(":")
@@ -59,7 +59,6 @@ class Kerascnn:
     def __init__(self) -> None:
         self._keras = keras = importlib.import_module("kerascnn")
         keras.distribution.initialize()
-        self._all = keras.distribution.DataParallel()
         self.version = keras.__version__
         if SIZE > 1:
             processes = importlib.import_module("kerascnn.distribution.processes")
@@ -73,7 +72,9 @@ class Kerascnn:
         usual = replicas._BUCKET_BYTES
         if part.variant.isdigit():
             replicas._BUCKET_BYTES = int(part.variant) << 20
-        keras.distribution.set_distribution(None if apart else self._all)
+        reduce_dtype = part.variant if part.variant.startswith("bfloat") else None
+        together = keras.distribution.DataParallel(reduce_dtype=reduce_dtype)
+        keras.distribution.set_distribution(None if apart else together)
         keras.config.set_dtype_policy("mixed_bfloat16" if part.is_large else "float32")
         keras.utils.set_random_seed(0)
         copies = 1 if apart else SIZE
