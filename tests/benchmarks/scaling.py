@@ -9,7 +9,8 @@ GPU, so that more GPUs train with larger batches. ":apart" lets the GPUs train a
 sum nothing, which is as fast as several can be; ":8" lets gradients go in messages of 8 MB, and
 ":bfloat16" in that dtype. "sums" times sums of float32 by the size of the message: kerascnn in a
 captured graph, PyTorch in a loop of calls. Bandwidth is that of NCCL's tests for all-reduce,
-2 (n - 1) / n times the message over the time. PyTorch trains with DDP, compiled, in channels-last layout with autocast, large nets only.
+2 (n - 1) / n times the message over the time. PyTorch trains with DDP, compiled, in channels-last
+layout with autocast, large nets only.
 
 A library and a number of GPUs are one set of processes, which measure one part after another. They
 get the variables that torchrun would set. Images/s are medians over epochs.
