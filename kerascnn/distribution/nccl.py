@@ -179,7 +179,8 @@ class NcclEngine:
                 raise ValueError(
                     f"A GPU can't be listed twice: {self._star.name(first)} has it as "
                     f"{everyones[first][2]}, {self._star.name(rank)} as {name}. Start at most one "
-                    "process for each GPU; LOCAL_RANK or KERASCNN_DEVICE=cuda:1 say which it has."
+                    "process for each GPU (with Ray, a worker for each whole one); LOCAL_RANK or "
+                    "KERASCNN_DEVICE=cuda:1 say which it has."
                 )
             if other_version != everyones[0][0]:
                 raise RuntimeError(

@@ -10,13 +10,14 @@ import contextlib
 import os
 import socket
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kerascnn.callbacks import BackupAndRestore
 from kerascnn.distribution import replicas
+from kerascnn.distribution.launch import LAUNCHERS
 from kerascnn.distribution.sharded_state import saving_together
 from kerascnn.saving import nested_state
 
@@ -43,7 +44,8 @@ class KerascnnConfig(BackendConfig):
 
     For a trainer of Ray other than `KerascnnTrainer`, as its `backend_config`. Each worker finds
     its number, that of all and an address of the first in `KERAS_DISTRIBUTION_*`, by which
-    `keras.distribution.initialize()` joins them.
+    `keras.distribution.initialize()` joins them, and the GPU that Ray has given it, or the CPU, in
+    `KERASCNN_DEVICE`.
 
     >>> KerascnnConfig().backend_cls.__name__
     'KerascnnBackend'
@@ -80,9 +82,49 @@ def _free_address() -> str:
 
 
 def _tell(address: str, size: int, rank: int) -> None:
+    # A worker has the variables of whatever has started Ray on its machine, such as `srun`: they
+    # number Ray's nodes, not its workers.
+    for launcher in LAUNCHERS:
+        for name in (launcher.rank, launcher.size, launcher.local_rank, *launcher.others):
+            os.environ.pop(name or "", None)
+    gpus = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
+    os.environ["KERASCNN_DEVICE"] = device_of(gpus, size, os.environ)
     os.environ["KERAS_DISTRIBUTION_JOB_ADDRESSES"] = address
     os.environ["KERAS_DISTRIBUTION_NUM_PROCESSES"] = str(size)
     os.environ["KERAS_DISTRIBUTION_PROCESS_ID"] = str(rank)
+
+
+def device_of(gpus: Sequence[str], size: int, environ: Mapping[str, str]) -> str:
+    """What a worker computes on, as `KERASCNN_DEVICE` names it.
+
+    Ray shows a worker its own GPUs, those of all workers of its machine
+    (`RAY_TRAIN_ENABLE_SHARE_CUDA_VISIBLE_DEVICES`), or all that there are
+    (`RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES`), also where it has given it none.
+
+    Args:
+        gpus: The GPUs that Ray has given it, by Ray's names, in no order.
+        size: How many workers there are.
+        environ: The worker's environment, in which a device that was chosen stays.
+
+    Raises:
+        ValueError: where the worker does not see its GPU.
+    """
+    asked = environ.get("KERASCNN_DEVICE", "")
+    if asked.lower() not in ("", "gpu", "cuda"):
+        return asked
+    if not gpus:
+        return asked or "cpu"
+    shown = environ.get("CUDA_VISIBLE_DEVICES")
+    names = None if shown is None else [name.strip() for name in shown.split(",")]
+    hidden = [gpu for gpu in gpus if names is not None and gpu not in names]
+    if hidden:
+        raise ValueError(
+            f"Ray has given this worker the GPUs {sorted(gpus)}, of which it does not see "
+            f"{sorted(hidden)}: CUDA_VISIBLE_DEVICES is {shown!r}. Leave that variable to Ray."
+        )
+    if size == 1 and len(gpus) > 1:
+        return "gpu"  # one process trains on all of them
+    return f"gpu:{min(int(gpu) if names is None else names.index(gpu) for gpu in gpus)}"
 
 
 class KerascnnTrainer(DataParallelTrainer):
@@ -93,6 +135,10 @@ class KerascnnTrainer(DataParallelTrainer):
     `ReportCheckpoint` in it a training goes on from the last checkpoint after a worker or its
     machine has failed, as often as `FailureConfig` allows. `examples/ray_train.py` is a whole
     script.
+
+    With `ScalingConfig(use_gpu=True)` each worker computes on the GPU that Ray has given it, and
+    without it on its CPU, whatever its machine has. `KERASCNN_DEVICE` in a worker's environment
+    says otherwise.
 
     Args:
         train_loop_per_worker: The function, without arguments or with `train_loop_config`.

@@ -25,6 +25,13 @@ from kerascnn.distribution import replicas
 PATIENCE = 300
 PATIENCE_ON_GPUS = 150
 WORK = Path(__file__).with_name("work.py")
+# Variables of a Ray that asks its workers often, and does nothing besides.
+QUICK_RAY = {
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_enable_metrics_collection": "0",
+}
 
 
 def find_mpirun() -> str | None:

@@ -10,7 +10,7 @@ import types
 import numpy as np
 import pytest
 
-from kerascnn.distribution import nccl, processes
+from kerascnn.distribution import data_parallel, nccl, processes
 from kerascnn.distribution.launch import World
 
 from .test_star import LONG, free_port, in_threads
@@ -139,6 +139,26 @@ class TestJoining:
             [(1, b"the id", 1, 2)],
         ]
         assert (first.name, first.size, second.rank) == ("NCCL 2.30.7", 2, 1)
+
+    def test_each_is_shown_its_gpu_alone(self, engines, monkeypatch):
+        """As by Ray: both are the first in their own numbering, and not the same."""
+        for core, uuid in zip(engines.cores, "ab", strict=True):
+            core.usable, core.uuids = 1, (uuid,)
+        both = engines()
+        assert [engine.device for engine in both] == ["cuda:0", "cuda:0"]
+        monkeypatch.setattr(processes, "_world", world(1))
+        monkeypatch.setattr(processes, "_engine", both[1])
+        monkeypatch.setattr(data_parallel, "current_device", lambda: "cuda:0")
+        distribution = data_parallel.DataParallel()
+        assert distribution.device_mesh.devices.tolist() == ["gpu:0", "gpu:1"]
+        assert (distribution.num_processes, distribution.data_shard_id) == (2, 1)
+        with pytest.raises(ValueError, match="a distribution has all of these and no other"):
+            data_parallel.DataParallel(devices=["gpu:0"])
+
+    def test_the_same_gpu_is_shown_to_both(self, engines):
+        for core in engines.cores:
+            core.usable, core.uuids = 1, ("a",)
+        self.fail(engines, ValueError, "as cuda:0, process 1 on", "with Ray, a worker for each")
 
     def test_what_goes_between_hosts(self, engines):
         both = engines()

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .conftest import check_nobody_left, run, start
+from .conftest import QUICK_RAY, check_nobody_left, run, start
 
 HERE = Path(__file__).parent
 WORKERS = 2
@@ -42,14 +42,8 @@ def by_torchrun(plan, folder, **variables):
 
 
 def by_ray(plan, folder, **variables):
-    quiet = {
-        "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
-        "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_enable_metrics_collection": "0",
-    }
     command = [sys.executable, str(HERE / "ray_faults.py"), str(WORKERS), plan, str(folder)]
-    return run(command, **quiet, **variables)
+    return run(command, **QUICK_RAY, **variables)
 
 
 WAYS = {"torchrun": (by_torchrun, "torch", 0), "ray": (by_ray, "ray", UNREGISTERED)}
