@@ -2,7 +2,7 @@
 
     pip install 'kerascnn[ray]'
     python examples/ray_train.py                                   # a Ray of two CPU processes here
-    python examples/ray_train.py --address auto --workers 8 --storage /shared/runs
+    python examples/ray_train.py --address auto --workers 8 --storage /shared/runs --gpus
 
 The weights are those of one process on the whole batches, to rounding. Each epoch's state is a
 checkpoint of Ray, from which the training goes on exactly where a worker or its machine fails: kill
@@ -55,6 +55,7 @@ if __name__ == "__main__":
     parser.add_argument("--address", help="of a Ray cluster; default one that is started here")
     parser.add_argument("--workers", type=int, default=2, help="how many processes; default 2")
     parser.add_argument("--storage", help="a folder or bucket for checkpoints that all reach")
+    parser.add_argument("--gpus", action="store_true", help="a GPU for each process")
     parser.add_argument("--epochs", type=int, default=10, help="default 10")
     parser.add_argument("--batch-size", type=int, default=64, help="of all workers; default 64")
     args = parser.parse_args()
@@ -68,7 +69,7 @@ if __name__ == "__main__":
     trainer = KerascnnTrainer(
         train,
         train_loop_config={"batch_size": args.batch_size, "epochs": args.epochs},
-        scaling_config=ScalingConfig(num_workers=args.workers),
+        scaling_config=ScalingConfig(num_workers=args.workers, use_gpu=args.gpus),
         run_config=RunConfig(
             storage_path=args.storage, failure_config=FailureConfig(max_failures=3)
         ),

@@ -98,7 +98,7 @@ def device_of(gpus: Sequence[str], size: int, environ: Mapping[str, str]) -> str
     """What a worker computes on, as `KERASCNN_DEVICE` names it.
 
     Ray shows a worker its own GPUs, those of all workers of its machine
-    (`RAY_TRAIN_ENABLE_SHARE_CUDA_VISIBLE_DEVICES`), or all that there are
+    (`TRAIN_ENABLE_SHARE_CUDA_VISIBLE_DEVICES`), or all that there are
     (`RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES`), also where it has given it none.
 
     Args:

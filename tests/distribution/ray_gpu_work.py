@@ -18,7 +18,12 @@ import ray
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 
 import kerascnn as keras
-from kerascnn.distribution.ray_train import KerascnnTrainer, ReportCheckpoint
+from kerascnn.distribution.ray_train import (
+    KerascnnBackend,
+    KerascnnConfig,
+    KerascnnTrainer,
+    ReportCheckpoint,
+)
 
 HERE = Path(__file__).resolve().parent
 STEPS = 50  # of an epoch
@@ -67,13 +72,26 @@ def train(config):
     )
 
 
-def run(kind, folder, name, workers, epochs=2, kills=False):
+class SharingBackend(KerascnnBackend):
+    """Each worker sees the GPUs of all."""
+
+    share_cuda_visible_devices = True
+
+
+class SharingConfig(KerascnnConfig):
+    @property
+    def backend_cls(self):
+        return SharingBackend
+
+
+def run(kind, folder, name, workers, epochs=2, kills=False, config=None):
     """Runs a training; one of the same name goes on from the last checkpoint of the one before."""
     own = folder / name
     own.mkdir(exist_ok=True)
     trainer = KerascnnTrainer(
         train,
         train_loop_config={"folder": str(own), "epochs": epochs, "kills": kills},
+        backend_config=config,
         scaling_config=ScalingConfig(num_workers=workers, use_gpu=kind == "gpu"),
         run_config=RunConfig(
             name=name,
@@ -92,6 +110,7 @@ def run(kind, folder, name, workers, epochs=2, kills=False):
 def main(kind, folder):
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     folder = Path(folder)
+    os.chdir(folder)  # workers look for modules here too; the project's folder has no compiled core
     ray.init(
         num_cpus=2,
         num_gpus=2 if kind == "gpu" else 0,
@@ -105,6 +124,9 @@ def main(kind, folder):
     run(kind, folder, "killed", 2, kills=True)
     run(kind, folder, "resumed", 2, epochs=1)
     run(kind, folder, "resumed", 2)
+    run(kind, folder, "sharing", 2, config=SharingConfig())
+    if kind == "gpu":
+        run("cpu", folder, "without", 1, epochs=1)
     ray.shutdown()
     print("finished", flush=True)
 

@@ -22,8 +22,8 @@ TOLERANCE = STEPS * 2.0**-23
 
 
 @pytest.fixture(scope="module", params=["gpu", "cpu"])
-def folder(request, tmp_path_factory):
-    """Returns the folder with what the trainings of `ray_gpu_work.py` have left."""
+def kind(request):
+    """Returns what the workers compute on."""
     if importlib.util.find_spec("ray") is None:
         pytest.skip("ray is not installed (pip install 'kerascnn[ray]')")
     if request.param == "gpu":
@@ -32,11 +32,17 @@ def folder(request, tmp_path_factory):
         pytest.skip("trainings by Ray on CPUs are in test_restarts.py, and here with --thorough")
     else:
         request.getfixturevalue("mpi")
-    folder = tmp_path_factory.mktemp(f"ray_on_{request.param}s")
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def folder(kind, tmp_path_factory):
+    """Returns the folder with what the trainings of `ray_gpu_work.py` have left."""
+    folder = tmp_path_factory.mktemp(f"ray_on_{kind}s")
     mark = {"KERASCNN_TEST_DRILL": str(folder)}
     # Nothing is chosen: it is for Ray to say what a worker computes on.
     chosen = {"KERASCNN_DEVICE": "", "KERASCNN_TF32": "0"}
-    command = [sys.executable, str(WORK), request.param, str(folder)]
+    command = [sys.executable, str(WORK), kind, str(folder)]
     outcome = run(command, **QUICK_RAY, **chosen, **mark)
     assert outcome.code == 0, outcome.output
     assert "finished" in outcome.output, outcome.output
@@ -54,22 +60,38 @@ def check_same_bits(found, expected):
         assert found[name].tobytes() == value.tobytes(), name
 
 
-def test_each_worker_has_a_gpu_of_its_own(folder):
-    kind = "gpu" if "gpu" in folder.name else "cpu"
-    starts = {"one": (1, 1), "two": (1, 2), "killed": (2, 2), "resumed": (2, 2)}
-    for name, (begun, size) in starts.items():
-        for start in range(begun):
-            workers = [
-                json.loads((folder / name / f"start-{start}.{rank}.json").read_text())
-                for rank in range(size)
-            ]
-            for worker in workers:
-                assert worker["devices"] == [f"{kind}:{i}" for i in range(size)]
-                # The one that it is shown, in its own numbering.
-                assert worker["device"] == ("cuda:0" if kind == "gpu" else "cpu")
-            if kind == "gpu":
-                assert len({worker["uuid"] for worker in workers}) == size
-                assert len({worker["shown"] for worker in workers}) == size
+def starts(folder, name, size, begun=1):
+    """Returns what each worker had in the last start of a training, of so many."""
+    files = [folder / name / f"start-{begun - 1}.{rank}.json" for rank in range(size)]
+    return [json.loads(file.read_text()) for file in files]
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "begun"), [("one", 1, 1), ("two", 2, 1), ("killed", 2, 2), ("resumed", 2, 2)]
+)
+def test_each_worker_has_a_gpu_of_its_own(folder, kind, name, size, begun):
+    workers = starts(folder, name, size, begun)
+    assert [w["devices"] for w in workers] == [[f"{kind}:{i}" for i in range(size)]] * size
+    # The one that it is shown, in its own numbering.
+    assert [w["device"] for w in workers] == ["cuda:0" if kind == "gpu" else "cpu"] * size
+    if kind == "gpu":
+        assert len({w["uuid"] for w in workers}) == len({w["shown"] for w in workers}) == size
+
+
+def test_workers_that_see_all_gpus_have_one_each(folder, kind):
+    workers = starts(folder, "sharing", 2)
+    if kind == "gpu":
+        shown = workers[0]["shown"]
+        assert workers[1]["shown"] == shown and len(shown.split(",")) == 2
+        assert [w["device"] for w in workers] == ["cuda:0", "cuda:1"]
+        assert workers[0]["uuid"] != workers[1]["uuid"]
+    check_same_bits(trained(folder, "sharing"), trained(folder, "two"))
+
+
+def test_a_worker_without_a_gpu_computes_on_its_cpu(folder, kind):
+    if kind == "cpu":
+        pytest.skip("no worker has a GPU here")
+    assert [w["device"] for w in starts(folder, "without", 1)] == ["cpu"]
 
 
 def test_two_workers_train_as_one(folder):
