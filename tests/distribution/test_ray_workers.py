@@ -9,7 +9,8 @@ import pytest
 from kerascnn.distribution import nccl
 from kerascnn.distribution.launch import World, find_world
 
-ray_train = pytest.importorskip("kerascnn.distribution.ray_train", reason="Ray is not installed")
+pytest.importorskip("ray", reason="ray is not installed (pip install 'kerascnn[ray]')")
+from kerascnn.distribution import ray_train
 
 UUIDS = "GPU-8a1f,GPU-77c0"
 
