@@ -13,7 +13,8 @@ captured graph, PyTorch in a loop of calls. Bandwidth is that of NCCL's tests fo
 layout with autocast, large nets only.
 
 A library and a number of GPUs are one set of processes, which measure one part after another. They
-get the variables that torchrun would set. Images/s are medians over epochs.
+get the variables that torchrun would set. Images/s are medians over epochs. One GPU is each of them
+by itself: several are compared with their mean, since one may be slower than another.
 """
 
 from __future__ import annotations
@@ -41,15 +42,27 @@ def free_port() -> int:
         return port
 
 
-def run(library: str, gpus: int, parts: list[str], patience: float) -> list[dict[str, Any]]:
-    """Returns what the processes have measured, and why they ended, if they failed."""
+def run(
+    library: str, gpus: int, parts: list[str], patience: float, first: int = 0
+) -> list[dict[str, Any]]:
+    """Returns what the processes have measured, and why they ended, if they failed.
+
+    Args:
+        library: its name.
+        gpus: how many processes there are, on as many GPUs.
+        parts: what they measure.
+        patience: how many seconds they get.
+        first: the GPU of the first one.
+    """
     folders = [str(_SCRIPT.parent), str(_SCRIPT.parents[1]), os.environ.get("PYTHONPATH", "")]
     shared = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
+    numbers = ",".join(map(str, range(first + gpus)))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", numbers).split(",")
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     processes = []
     for rank in range(gpus):
         place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(gpus)}
-        more = {"KERASCNN_DEVICE": "gpu:0"}
+        more = {"KERASCNN_DEVICE": "gpu:0", "CUDA_VISIBLE_DEVICES": visible[first]}
         if gpus > 1:
             more = {**address, **place, "KERASCNN_DEVICE": "gpu"}
         command = [sys.executable, str(_SCRIPT), library, *parts]
@@ -76,11 +89,11 @@ def run(library: str, gpus: int, parts: list[str], patience: float) -> list[dict
 def table(rows: list[dict[str, Any]]) -> list[str]:
     """Returns Markdown with a line for each measurement."""
     trained = [row for row in rows if "images_per_s" in row]
-    alone = {
-        (row["library"], row["part"]): statistics.median(row["images_per_s"])
-        for row in trained
-        if row["gpus"] == 1
-    }
+    alone: dict[tuple[str, str], list[float]] = {}
+    for row in trained:
+        if row["gpus"] == 1:
+            speeds = alone.setdefault((row["library"], row["part"]), [])
+            speeds.append(statistics.median(row["images_per_s"]))
     lines = [
         "| library | part | GPUs | images/s | us a step | over one GPU | loss | first epoch, s |",
         "| --- |" + " --- |" * 7,
@@ -88,8 +101,8 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     for row in trained:
         speed = statistics.median(row["images_per_s"])
         span = f"{min(row['images_per_s'])}-{max(row['images_per_s'])}"
-        one = alone.get((row["library"], row["part"].partition(":")[0]))
-        ratio = f"{speed / one:.3f}" if one else "-"
+        ones = alone.get((row["library"], row["part"].partition(":")[0]))
+        ratio = f"{speed / statistics.mean(ones):.3f}" if ones else "-"
         cells = [row["library"], row["part"], row["gpus"], f"{speed:.0f} ({span})"]
         cells += [f"{row['step_us']:.1f}", ratio, f"{row['loss']:.4f}", row["first_epoch_s"]]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
@@ -113,6 +126,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="file for everything as JSON")
     args = parser.parse_args()
     rows: list[dict[str, Any]] = []
+    most = max(map(int, args.gpus.split(",")))
     for library in args.libraries.split(","):
         for gpus in map(int, args.gpus.split(",")):
             parts = args.parts.split(",")
@@ -122,7 +136,8 @@ def main() -> None:
             if gpus == 1:
                 parts = [part for part in parts if ":" not in part and part != "sums"]
             begin = time.monotonic()
-            rows += run(library, gpus, parts, args.patience)
+            for first in range(most if gpus == 1 else 1):
+                rows += run(library, gpus, parts, args.patience, first)
             seconds = time.monotonic() - begin
             print(f"{library} on {gpus}: {seconds:.0f} s", file=sys.stderr, flush=True)
             document = {"machine": report.machine("cuda:0"), "rows": rows}

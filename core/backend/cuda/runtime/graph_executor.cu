@@ -30,10 +30,31 @@ constexpr int64_t kSingleRunsInLoop = 32;
 
 __global__ void set_turns(int64_t* remaining, int64_t turns) { *remaining = turns; }
 
-// The last node of the loop's body: decides whether there is another turn.
-__global__ void count_turn(int64_t* remaining, cudaGraphConditionalHandle another_turn) {
+// The last node of the loop's body: decides whether there is another turn. There are signals where
+// steps meet other processes.
+__global__ void count_turn(int64_t* remaining, cudaGraphConditionalHandle another_turn,
+                           volatile LoopSignals* signals) {
   *remaining -= 1;
-  cudaGraphSetConditional(another_turn, *remaining > 0 ? 1 : 0);
+  bool is_over = *remaining <= 0;
+  if (signals != nullptr) {
+    signals->turn = *remaining;
+    is_over = is_over || signals->is_over != 0;
+  }
+  cudaGraphSetConditional(another_turn, is_over ? 0 : 1);
+}
+
+// May a graph with these nodes be the body of a loop?
+bool fits_loop(cudaGraph_t graph) {
+  size_t count = 0;
+  check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
+  std::vector<cudaGraphNode_t> nodes(count);
+  check(cudaGraphGetNodes(graph, nodes.data(), &count), "cudaGraphGetNodes");
+  return std::all_of(nodes.begin(), nodes.end(), [](cudaGraphNode_t node) {
+    cudaGraphNodeType type;
+    check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
+    return type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemcpy ||
+           type == cudaGraphNodeTypeMemset || type == cudaGraphNodeTypeEmpty;
+  });
 }
 
 // The result is a power of two, as numbers of steps often are multiples of one.
@@ -178,7 +199,7 @@ GraphExecutor::GraphExecutor(Context& context, ArenaSteps arenas, LaunchCounters
       counters_(counters),
       sizes_(steps_of_turn(size(), arenas_.size() > 1)),
       meetings_(count_meetings(arenas_.front())),
-      uses_loops_(meetings_ == 0 && env_flag("KERASCNN_CUDA_LOOPS", true)),
+      uses_loops_(env_flag("KERASCNN_CUDA_LOOPS", true)),
       single_runs_(single_steps ? kSingleRunsInLoop : 0) {
   check(cudaMalloc(&remaining_turns_, sizeof(int64_t)), "cudaMalloc of a loop counter");
 }
@@ -269,7 +290,8 @@ GraphExecutor::Captured GraphExecutor::capture_loop(int64_t steps) {
   CaptureGuard guard(stream);
   try {
     const std::vector<PrioritizedNode> kernels = capture_instructions(steps, stream);
-    count_turn<<<1, 1, 0, stream>>>(remaining_turns_, another_turn);
+    LoopSignals* const signals = meetings_ > 0 ? loop_signals() : nullptr;
+    count_turn<<<1, 1, 0, stream>>>(remaining_turns_, another_turn, signals);
     check_launch("count_turn");
     (void)guard.end();
     set_priorities(kernels);
@@ -303,15 +325,38 @@ GraphExecutor::Captured GraphExecutor::capture_straight(int64_t steps) {
   return straight;
 }
 
+GraphExecutor::Captured& GraphExecutor::find_or_capture_loop(int64_t steps) {
+  const auto found = loops_.find(steps);
+  if (found != loops_.end()) return found->second;
+  return loops_.emplace(steps, capture_loop(steps)).first->second;
+}
+
+// NCCL adds nodes by which a thread of the host sends where it has no other way to a GPU, as to
+// those of other machines, and a loop's body may have no such nodes.
+bool GraphExecutor::loops_may_meet() {
+  if (loops_may_meet_) return *loops_may_meet_;
+  const std::lock_guard capturing(context_.capturing());
+  const cudaStream_t stream = context_.capture_stream();
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+  CaptureGuard guard(stream);
+  for (const Instruction& instruction : arenas_.front()) {
+    if (instruction.kernel->meets_processes()) run_one(instruction, stream);
+  }
+  const CudaGraph meetings(guard.end());
+  loops_may_meet_ = fits_loop(meetings.get());
+  return *loops_may_meet_;
+}
+
 void GraphExecutor::launch_loop(int64_t steps, int64_t turns) {
-  auto found = loops_.find(steps);
-  if (found == loops_.end()) found = loops_.emplace(steps, capture_loop(steps)).first;
+  const Captured& loop = find_or_capture_loop(steps);
   const cudaStream_t stream = context_.stream();
   set_turns<<<1, 1, 0, stream>>>(remaining_turns_, turns);
   check_launch("set_turns");
   ++counters_.kernel_launches;
-  check(cudaGraphLaunch(found->second.exec.get(), stream), "cudaGraphLaunch");
+  check_given_up();
+  check(cudaGraphLaunch(loop.exec.get(), stream), "cudaGraphLaunch");
   ++counters_.graph_launches;
+  note_meetings(meetings_ * steps * turns, stream);
 }
 
 void GraphExecutor::run(int64_t steps) {
@@ -326,22 +371,22 @@ void GraphExecutor::run(int64_t steps) {
     return;
   }
   const std::vector<LoopRun> runs = sizes_.plan(steps);
-  if (!uses_loops_) {
+  if (!uses_loops_ || (meetings_ > 0 && !loops_may_meet())) {
     launch_straight(straight_, runs);
     return;
   }
+  for (const LoopRun& run : runs) (void)find_or_capture_loop(run.size);
+  if (meetings_ > 0) meet_devices_of_process();
   for (const LoopRun& run : runs) launch_loop(run.size, run.turns);
 }
 
+// Where this process has other devices in the sums, all of them make their graphs first, with loops
+// or without: what making one asks of the driver may wait for devices, one of which would wait in a
+// sum for the graph that is being made. And where one can't make its graph, none has started.
 void GraphExecutor::launch_straight(std::map<int64_t, Captured>& graphs,
                                     const std::vector<LoopRun>& runs) {
-  if (meetings_ > 0) {
-    // Where this process has other devices in the sums, all of them make their graphs first: what
-    // making one asks of the driver may wait for devices, one of which would wait in a sum for the
-    // graph that is being made. And where one can't make its graph, none has started.
-    for (const LoopRun& run : runs) (void)find_or_capture(graphs, run.size);
-    meet_devices_of_process();
-  }
+  for (const LoopRun& run : runs) (void)find_or_capture(graphs, run.size);
+  if (meetings_ > 0) meet_devices_of_process();
   for (const LoopRun& run : runs) launch_turns(graphs, run);
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "core/backend/backend.h"
@@ -51,7 +52,10 @@ class GraphExecutor : public Executor {
   // The same steps once, without a loop.
   Captured capture_straight(int64_t steps);
   std::vector<PrioritizedNode> capture_instructions(int64_t steps, cudaStream_t stream);
+  Captured& find_or_capture_loop(int64_t steps);
   void launch_loop(int64_t steps, int64_t turns);
+  // May the kernels that meet other processes be in a loop's body?
+  bool loops_may_meet();
   // The host repeats the steps of straight graphs, which `graphs` has or gets.
   void launch_straight(std::map<int64_t, Captured>& graphs, const std::vector<LoopRun>& runs);
   // The straight graph of so many steps.
@@ -64,11 +68,11 @@ class GraphExecutor : public Executor {
   ArenaSteps arenas_;
   LaunchCounters& counters_;
   LoopSizes sizes_;
-  // How many kernels of a step meet other processes. Where there are any, graphs have no loop: NCCL
-  // puts nodes into them that a loop's body may not have. Runs are started at once then, because
-  // others wait for them.
+  // How many kernels of a step meet other processes. Where there are any, runs are started at once,
+  // because others wait for them.
   int64_t meetings_;
-  bool uses_loops_;                     // KERASCNN_CUDA_LOOPS, and no meetings
+  bool uses_loops_;                     // KERASCNN_CUDA_LOOPS
+  std::optional<bool> loops_may_meet_;  // as soon as it is known
   int64_t* remaining_turns_ = nullptr;  // on the device: what a loop counts down
   std::map<int64_t, Captured> loops_;   // by the steps of a turn
   // Graphs without a loop, since a loop's cost shows where steps come one by one.

@@ -200,7 +200,8 @@ class ConditionalNode {
 
 Device current_device() { return {DeviceType::Cuda, Context::current().index()}; }
 
-// NCCL puts nodes into a graph that the body of a conditional node may not have.
+// Where a turn depends on data, one process may take another number of turns than the others, which
+// would wait for it; and between machines NCCL adds nodes that such a body may not have.
 void refuse_meetings(const char* op, bool meets_processes) {
   if (!meets_processes) return;
   throw DeviceError(message(op,

@@ -98,6 +98,18 @@ NcclLibrary::NcclLibrary(const std::string& name) : file(name) {
 // The sums that were put on a stream, and how far it is.
 class MeetingLog {
  public:
+  // Never destroyed, as its membership: loops may write there as long as the process lives.
+  MeetingLog() {
+    check(cudaHostAlloc(reinterpret_cast<void**>(&signals_), sizeof(LoopSignals),
+                        cudaHostAllocPortable),
+          "cudaHostAlloc of a loop's signals");
+    *signals_ = {};
+  }
+
+  LoopSignals* signals() const { return signals_; }
+
+  void end_loops() { std::atomic_ref(signals_->is_over).store(1); }
+
   void note(int64_t count, cudaStream_t stream) {
     const std::lock_guard lock(mutex_);
     if (pending_.size() >= kMostUnlooked) look();
@@ -138,11 +150,16 @@ class MeetingLog {
       pending_.pop_front();
     }
     (void)cudaGetLastError();
+    const int64_t turn = std::atomic_ref(signals_->turn).load();
+    if (turn != seen_turn_) moved_ = Clock::now();
+    seen_turn_ = turn;
   }
 
   std::mutex mutex_;
   std::deque<Pending> pending_;
   std::vector<Event> spare_;
+  LoopSignals* signals_ = nullptr;
+  int64_t seen_turn_ = 0;
   int64_t started_ = 0, ended_ = 0;
   Clock::time_point moved_;
 };
@@ -359,6 +376,7 @@ class NcclCollectives final : public GpuCollectives {
     for (const auto& membership : memberships) {
       NcclMembership* const member = membership.load();
       if (member == nullptr) continue;
+      member->log.end_loops();
       // Kernels that wait for others end at once. The call itself returns when nothing refers to
       // the communicator any more, which captured graphs do, so nobody waits for it.
       std::thread([member] {
@@ -466,6 +484,13 @@ void note_meetings(int64_t count, cudaStream_t stream) {
   int device = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
   if (NcclMembership* const member = membership_of(device)) member->log.note(count, stream);
+}
+
+LoopSignals* loop_signals() {
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  NcclMembership* const member = membership_of(device);
+  return member == nullptr ? nullptr : member->log.signals();
 }
 
 GpuCollectives& nccl_collectives() {

@@ -59,6 +59,16 @@ int64_t rank_among(std::string_view op, int64_t processes);
 // it is. For captured ones: each time when they were launched.
 void note_meetings(int64_t count, cudaStream_t stream);
 
+// How a loop on the device that has such calls in it and the host that watches it speak with each
+// other, by memory of the host.
+struct LoopSignals {
+  int64_t turn = 0;     // the loop writes another number in each turn
+  int64_t is_over = 0;  // the host writes: sums were given up, and the loop ends with this turn
+};
+
+// Those of the calling thread's device. Null where it has joined nobody.
+LoopSignals* loop_signals();
+
 // Of this library; never destroyed.
 GpuCollectives& nccl_collectives();
 
