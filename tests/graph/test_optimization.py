@@ -64,26 +64,6 @@ def test_casts_to_a_wider_dtype_and_back_fall_away():
     np.testing.assert_array_equal(found[2], rounded.astype("float16"))
 
 
-@pytest.mark.parametrize("op", ["all_reduce", "reduce_to_owners"])
-def test_gradients_are_widened_together_for_a_message(op):
-    """On a GPU by one kernel. What somebody else reads as well is widened by itself."""
-    rng = np.random.default_rng(4)
-    arrays = [rng.normal(size=shape).astype(ml_dtypes.bfloat16) for shape in ((3, 5), (7,), (2, 2))]
-    t = Tracer()
-    wide = [t.cast(t.input(list(a.shape), "bfloat16"), dtype="float32") for a in arrays]
-    own = {"scale": 1.0} if op == "all_reduce" else {"owners": [0, 0, 0]}
-    sums = t.all(op, *wide, processes=1, factor=0.5, **own)
-    program = t.compile(*sums, t.negative(wide[2]))
-    program.run([tensor(a, a.dtype) for a in arrays])
-    found = [output.numpy() for output in program.outputs()]
-    for array, halves in zip(arrays, found, strict=False):
-        np.testing.assert_array_equal(halves, array.astype("float32") / 2)
-    np.testing.assert_array_equal(found[3], -arrays[2].astype("float32"))
-    if helpers.current_device != "cpu":
-        ops = [line.split(":")[0] for line in program.to_string().splitlines()]
-        assert ops.count("cast_all") == 1
-
-
 def test_a_training_step_gets_short():
     program, *_ = train_step(optimize=True)
     plain, *_ = train_step(optimize=False)

@@ -29,44 +29,6 @@ bool is_cast_of_weight(const Graph& graph, const Readers& readers, const Node& n
          });
 }
 
-// The values that a node sends to other processes of which each was widened from these 16 bits for
-// it alone. One is not worth joining.
-std::vector<ValueId> widened_for_message(const Graph& graph, const Readers& readers,
-                                         const Node& node, DType narrow) {
-  std::vector<ValueId> found;
-  if (!node.op->meets_processes) return found;
-  for (ValueId id : node.inputs) {
-    const Node* cast = producer(graph, id, op_cast);
-    if (cast != nullptr && graph.value(cast->inputs[0]).spec.dtype == narrow &&
-        graph.value(id).spec.dtype == DType::Float32 && readers.only_reader(id)) {
-      found.push_back(id);
-    }
-  }
-  if (found.size() == 1) found.clear();
-  return found;
-}
-
-RootedGraph join_casts_of_messages(const RootedGraph& source, DType narrow) {
-  const Graph& graph = source.graph;
-  const Readers readers(source);
-  std::vector<bool> is_joined(graph.values().size(), false);
-  for (const Node& node : graph.nodes()) {
-    for (ValueId id : widened_for_message(graph, readers, node, narrow)) is_joined[id] = true;
-  }
-  return replace_nodes(source, [&](GraphRewriter& rewriter, const Node& node) {
-    if (node.op == &op_cast && is_joined[node.outputs[0]]) return true;
-    const std::vector<ValueId> widened = widened_for_message(graph, readers, node, narrow);
-    if (!widened.empty()) {
-      std::vector<ValueId> from;
-      for (ValueId id : widened) from.push_back(rewriter.map(producer(graph, id)->inputs[0]));
-      rewriter.replace(
-          widened,
-          rewriter.apply(op_cast_all, from, producer(graph, widened[0])->attributes, node.scope));
-    }
-    return false;
-  });
-}
-
 // Weights that are rounded to one dtype.
 struct WeightCasts {
   const Node* first = nullptr;
@@ -75,10 +37,8 @@ struct WeightCasts {
 
 }  // namespace
 
-RootedGraph join_casts(const RootedGraph& given, const PassOptions& options) {
-  if (!options.runs_side_by_side) return given;
-  const RootedGraph source =
-      join_casts_of_messages(join_casts_of_messages(given, DType::BFloat16), DType::Float16);
+RootedGraph join_casts(const RootedGraph& source, const PassOptions& options) {
+  if (!options.runs_side_by_side) return source;
   const Graph& graph = source.graph;
   const Readers readers(source);
   std::map<DType, WeightCasts> casts;

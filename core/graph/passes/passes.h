@@ -59,7 +59,7 @@ RootedGraph apply_fusion(const RootedGraph& source, const Fusion& fusion);
 
 // The weights of a step in mixed precision are rounded to 16 bits by one cast_all, where kernels
 // run side by side, instead of by one kernel for each: launches of small kernels cost more than
-// what they do. So are gradients of 16 bits widened that go to other processes in one message.
+// what they do.
 RootedGraph join_casts(const RootedGraph& source, const PassOptions& options);
 
 // Small sums over processes that may be joined and do not depend on one another go in one message,
