@@ -18,11 +18,13 @@ from .test_training import (
     TOLERANCE,
     check_equal,
     check_owned,
+    check_rounded,
     check_state_bytes,
     results,
 )
 
 WORK = Path(__file__).with_name("gpu_work.py")
+LONG_LOOPS = Path(__file__).with_name("long_loops.py")
 AT_ONCE = (
     "net_c_at_once",
     "net_c_in_buckets",
@@ -154,6 +156,9 @@ class TestAsOnCpus:
         # all_reduce multiplies before it adds up, and this op afterwards.
         check_owned([results(folders[2], "owned", rank) for rank in range(2)], op, rounds=True)
 
+    def test_averages_of_rounded_gradients(self, folders):
+        check_rounded([results(folders[2], "rounded_gradients", rank) for rank in range(2)])
+
     def test_each_process_has_its_part_of_the_state(self, folders):
         check_state_bytes([results(folders[2], "state_bytes", rank) for rank in range(2)])
 
@@ -168,6 +173,41 @@ class TestAsOnCpus:
         found = results(folders[2], job)
         for name in [name for name in found if name.startswith("weight")]:
             assert found[name].tobytes() == found[f"whole_{name}"].tobytes(), name
+
+
+class TestLongLoops:
+    """Each epoch is one loop on the device, which the host can't look into but by its signals."""
+
+    @pytest.fixture
+    def run(self, two_gpus, tmp_path):
+        def run(kind, timeout):
+            mark = {"KERASCNN_TEST_DRILL": str(tmp_path)}
+            seconds = {"KERASCNN_DISTRIBUTION_TIMEOUT": str(timeout)}
+            outcome = start_on_gpus(2, kind, tmp_path, script=LONG_LOOPS, **mark, **seconds)
+            check_nobody_left(mark)
+            return outcome
+
+        return run
+
+    def test_a_loop_that_takes_longer_than_processes_wait(self, run):
+        outcome = run("nothing", timeout=1)
+        assert outcome.code == 0, outcome.output
+        launches = [int(n) for n in re.findall(r"trained with (\d+) launches", outcome.output)]
+        # Without loops there is one for 64 steps.
+        assert len(launches) == 2 and max(launches) < 100, outcome.output
+        print(re.findall("an epoch of .* seconds", outcome.output))
+
+    def test_a_process_that_does_not_come(self, run):
+        output = run("sleeps", timeout=5).output
+        assert "trained" not in output
+        assert re.search("process 1 on .* (has started only|which hangs)", output), output
+
+    def test_a_kill_in_the_middle(self, run, tmp_path):
+        outcome = run("killed", timeout=60)
+        killed = float((tmp_path / "second_epoch").read_text()) + 0.5
+        assert outcome.code != 0 and "trained" not in outcome.output
+        assert re.search("[Pp]rocess 1 on .* has ended", outcome.output), outcome.output
+        assert time.time() - killed < 30
 
 
 class TestFaults:
