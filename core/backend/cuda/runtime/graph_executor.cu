@@ -375,18 +375,23 @@ void GraphExecutor::run(int64_t steps) {
     launch_straight(straight_, runs);
     return;
   }
-  for (const LoopRun& run : runs) (void)find_or_capture_loop(run.size);
-  if (meetings_ > 0) meet_devices_of_process();
+  meet_with_graphs(runs, [&](int64_t size) { (void)find_or_capture_loop(size); });
   for (const LoopRun& run : runs) launch_loop(run.size, run.turns);
 }
 
-// Where this process has other devices in the sums, all of them make their graphs first, with loops
-// or without: what making one asks of the driver may wait for devices, one of which would wait in a
-// sum for the graph that is being made. And where one can't make its graph, none has started.
+// Where this process has other devices in the sums, all of them make their graphs first: what
+// making one asks of the driver may wait for devices, one of which would wait in a sum for the
+// graph that is being made. And where one can't make its graph, none has started.
+void GraphExecutor::meet_with_graphs(const std::vector<LoopRun>& runs,
+                                     const std::function<void(int64_t)>& capture) {
+  if (meetings_ == 0) return;
+  for (const LoopRun& run : runs) capture(run.size);
+  meet_devices_of_process();
+}
+
 void GraphExecutor::launch_straight(std::map<int64_t, Captured>& graphs,
                                     const std::vector<LoopRun>& runs) {
-  for (const LoopRun& run : runs) (void)find_or_capture(graphs, run.size);
-  if (meetings_ > 0) meet_devices_of_process();
+  meet_with_graphs(runs, [&](int64_t size) { (void)find_or_capture(graphs, size); });
   for (const LoopRun& run : runs) launch_turns(graphs, run);
 }
 

@@ -6,6 +6,7 @@
 // (device/begin.cuh), which hides the cost of a start.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -56,6 +57,10 @@ class GraphExecutor : public Executor {
   void launch_loop(int64_t steps, int64_t turns);
   // May the kernels that meet other processes be in a loop's body?
   bool loops_may_meet();
+  // Before steps that meet others: captures the graphs of these runs, and waits for the process'
+  // other devices.
+  void meet_with_graphs(const std::vector<LoopRun>& runs,
+                        const std::function<void(int64_t steps)>& capture);
   // The host repeats the steps of straight graphs, which `graphs` has or gets.
   void launch_straight(std::map<int64_t, Captured>& graphs, const std::vector<LoopRun>& runs);
   // The straight graph of so many steps.
