@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+
 from . import (
     cases_batches,
     cases_custom,
@@ -36,3 +38,11 @@ OF_PASSES = {"fused"}
 
 CASES: list[Case] = [case for file in _FILES for case in file.CASES]
 BAD: list[Bad] = [bad for file in _FILES for bad in file.BAD]
+
+
+@atexit.register
+def _release_bodies() -> None:
+    """Drops the graphs of the rows: once PyTorch is imported, modules outlive the core."""
+    for bad in BAD:
+        bad.attributes.clear()
+    cases_loops.release_bodies()

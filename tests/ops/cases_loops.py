@@ -29,6 +29,11 @@ def body(name, dtype, shapes, build, meaning):
     return _BODIES[name, dtype]
 
 
+def release_bodies():
+    MEANING.clear()
+    _BODIES.clear()
+
+
 def call(graph, op, *inputs, **attributes):
     return graph.apply(op, list(inputs), attributes)[0]
 
