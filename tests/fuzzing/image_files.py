@@ -14,6 +14,7 @@ import numpy as np
 from . import mutators
 
 _SIZES = (0, 1, 2, 5, 1000, 10**4, 16383, 65500, 65535)
+_MOST_BYTES = 1 << 20  # of segments that are put in
 _STARTS = {b"\xff\xd8": "jpg", b"\x89P": "png", b"RI": "webp", b"GI": "gif", b"BM": "bmp"}
 # How files are read; the content chooses.
 _OPTIONS: tuple[dict[str, Any], ...] = (
@@ -68,7 +69,7 @@ def seeds(_: Path, __: Random | None) -> list[bytes]:
 
 
 def mutate(rng: Random, content: bytes) -> bytes:
-    """Changes a part of a file, or its bytes."""
+    """Changes a part of a file, or its bytes. The file may be a damaged one."""
     kind = _STARTS.get(content[:2])
     change: Any = {"jpg": _in_jpeg, "webp": _in_webp, "gif": _in_gif, "bmp": _in_bmp}.get(kind)
     if kind == "png":
@@ -89,7 +90,8 @@ def _in_jpeg(rng: Random, content: bytes) -> bytes:
     index = rng.randrange(1, len(parts))
     part = bytearray(parts[index])
     choice = rng.randrange(7)
-    frames = [i for i, p in enumerate(parts) if p[:1] == b"\xff" and 0xC0 <= p[1] <= 0xC2]
+    whole = [i for i, p in enumerate(parts) if p[:1] == b"\xff" and len(p) >= 10]
+    frames = [i for i in whole if 0xC0 <= parts[i][1] <= 0xC2]
     if choice == 0 and frames:
         index = frames[0]
         part = bytearray(parts[index])
@@ -101,9 +103,10 @@ def _in_jpeg(rng: Random, content: bytes) -> bytes:
     elif choice == 2:
         part[4:] = mutators.mutate_bytes(rng, bytes(part[4:]))
     elif choice == 3:
-        part[2:4] = struct.pack(">H", rng.choice([0, 1, 2, len(part), 65535]))
+        part[2:4] = struct.pack(">H", rng.choice([0, 1, 2, min(len(part), 65535), 65535]))
     elif choice == 4:
-        parts.insert(rng.randrange(1, len(parts)), bytes(part) * rng.choice([1, 2, 200]))
+        place, count = rng.randrange(1, len(parts)), rng.choice([1, 2, 200])
+        parts.insert(place, bytes(part) * min(count, 1 + _MOST_BYTES // (len(part) or 1)))
     elif choice == 5:
         part = bytearray()
     else:
@@ -119,6 +122,8 @@ def _in_webp(rng: Random, content: bytes) -> bytes:
         size = int.from_bytes(content[place + 4 : place + 8], "little")
         chunks.append([content[place : place + 4], content[place + 8 : place + 8 + size]])
         place += 8 + size + size % 2
+    if not chunks:
+        return mutators.mutate_bytes(rng, content)
     index = rng.randrange(len(chunks))
     wild = None
     choice = rng.randrange(5)
@@ -146,6 +151,8 @@ def _in_webp(rng: Random, content: bytes) -> bytes:
 def _in_gif(rng: Random, content: bytes) -> bytes:
     """Changes sizes of the screen or of a picture, a table's size, or a block's length."""
     changed = bytearray(content)
+    if len(changed) < 14:
+        return mutators.mutate_bytes(rng, content)
     pictures = [i for i in range(13, len(content) - 10) if content[i] == 0x2C]
     place = rng.choice([6, *(i + 5 for i in pictures[:3])])
     choice = rng.randrange(3)

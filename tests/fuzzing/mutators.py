@@ -429,6 +429,8 @@ def mutate_image(rng: Random, content: bytes) -> bytes:
             size = struct.unpack(">I", content[place : place + 4])[0]
             chunks.append((content[place + 4 : place + 8], content[place + 8 : place + 8 + size]))
             place += 12 + size
+        if not chunks:
+            return mutate_bytes(rng, content)
         index = rng.randrange(len(chunks))
         kind, data = chunks[index]
         choice = rng.randrange(4)
