@@ -144,7 +144,9 @@ class Attention(Layer):
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         self._check_mask(mask)
-        return mask[0] if mask else None
+        if not mask or mask[0] is None:
+            return None
+        return ops.convert_to_tensor(mask[0])  # as Keras has it in configurations
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         query_shape, value_shape = input_shape[:2]

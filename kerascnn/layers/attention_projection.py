@@ -32,8 +32,16 @@ def make_projection(
         kernel_initializer: Copied, so that no two projections begin with the same numbers.
         bias_initializer: Copied too.
         **kwargs: Further arguments of `EinsumDense`.
+
+    Raises:
+        ValueError: for more axes than an equation has letters for.
     """
     letters = iter(string.ascii_lowercase)
+    if len(shape) + len(sizes) > len(string.ascii_lowercase):
+        raise ValueError(
+            f"Attention takes inputs of at most {len(string.ascii_lowercase) - len(sizes)} axes. "
+            f"Received for its projection '{name}': shape={tuple(shape)}"
+        )
     free = "".join(next(letters) for _ in range(len(shape) - summed))
     inner = "".join(next(letters) for _ in range(summed))
     made = "".join(next(letters) for _ in sizes)

@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 
+@op
 def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None) -> Any:
     """Makes a tensor from an array, a list, a number or a variable.
 
@@ -57,12 +58,7 @@ def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any
     """
     if sparse or ragged:
         raise ValueError(f"Tensors are dense. Received: sparse={sparse}, ragged={ragged}")
-    return cast(x, dtype) if dtype is not None else _convert(x)
-
-
-@op
-def _convert(x: Any) -> Any:
-    return dispatch.convert(x)
+    return dispatch.convert(x) if dtype is None else _cast(x, dtype)
 
 
 def convert_to_numpy(x: Any) -> np.ndarray[Any, Any]:
@@ -124,6 +120,10 @@ def cast(x: Any, dtype: Any) -> Any:
     >>> ops.cast([1.5, -1.5], "int32").numpy().tolist()
     [1, -1]
     """
+    return _cast(x, dtype)
+
+
+def _cast(x: Any, dtype: Any) -> Any:
     name = dtypes.standardize_dtype(dtype)
     # By default Python's numbers become float32 or int32, which would lose digits here.
     is_wide = (name == "float64" and isinstance(x, (float, list, tuple))) or (

@@ -59,6 +59,22 @@ def several_tensors(k):
     return k.Model(x, k.layers.LSTM(3)(y, initial_state=states))
 
 
+def masks_behind_attention(k):
+    """Attention hands on the mask of its queries as a tensor that it makes of it."""
+    x = k.Input((5,), dtype="int32")
+    y = k.layers.Embedding(9, 3, mask_zero=True)(x)
+    y = k.layers.AdditiveAttention()([y, y])
+    y = k.layers.Attention()([y, y, y])
+    y = k.layers.MultiHeadAttention(2, 1)(y, y)
+    return k.Model(x, k.layers.LSTM(2)(k.layers.Attention()([y, k.ops.tanh(y)])))
+
+
+def converted_tensors(k):
+    x = k.Input((5,))
+    y = k.ops.convert_to_tensor(k.ops.convert_to_tensor(x), "int32")
+    return k.Model(x, k.ops.convert_to_tensor(y, dtype="float16", sparse=False))
+
+
 def inner_models(k):
     a, b = k.Input((3,), name="a"), k.Input((3,), name="b")
     listed = k.Model([a, b], k.layers.Add()([a, b]))
@@ -111,7 +127,8 @@ def own_arguments(k):
 
 CASES = (
     *(empty_masks, other_dtypes, mixed_precision, masks_on_their_way, keywords, several_tensors),
-    *(inner_models, preprocessing, categories, shared_with_another_model, own_arguments),
+    *(masks_behind_attention, converted_tensors, inner_models, preprocessing, categories),
+    *(shared_with_another_model, own_arguments),
 )
 
 
