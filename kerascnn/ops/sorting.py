@@ -187,15 +187,16 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
         elementwise.less(indices, 0), elementwise.add(indices, length), indices
     )
     indices = elementwise.clip(indices, 0, max(length - 1, 0))
-    # These are the starts of the lines in the flattened tensor.
-    steps = [int(np.prod(x.shape[a + 1 :], dtype=np.int64)) for a in range(rank)]
-    wide = int(np.prod(x.shape, dtype=np.int64)) > np.iinfo("int32").max
-    serialization.check_positions(math.prod(x.shape[a] for a in kept), "starts of lines")
-    start = np.zeros([1] * rank, "int64" if wide else "int32")
+    # Places in the flattened tensor: a number for each index of an axis, which broadcast.
+    wide = math.prod(x.shape) > np.iinfo("int32").max
+    indices = dispatch.convert(indices, "int64") if wide else indices
+    place = elementwise.multiply(indices, math.prod(x.shape[axis + 1 :]))
     for a in kept:
-        view = [-1 if b == a else 1 for b in range(rank)]
-        start = start + (np.arange(x.shape[a], dtype=start.dtype) * steps[a]).reshape(view)
-    place = elementwise.add(elementwise.multiply(indices, steps[axis]), start)
+        if x.shape[a] != 1:
+            serialization.check_positions(x.shape[a], "starts of lines")
+            start = np.arange(x.shape[a], dtype="int64" if wide else "int32")
+            view = [-1 if b == a else 1 for b in range(rank)]
+            place = elementwise.add(place, (start * math.prod(x.shape[a + 1 :])).reshape(view))
     return dispatch.apply_one("gather", [shaping.ravel(x), place], {"axis": 0})
 
 
