@@ -120,6 +120,14 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
+def _copied(value: Any) -> Any:
+    """A copy, or None of what has been put into itself more often than can be followed."""
+    try:
+        return copy.deepcopy(value)
+    except RecursionError:
+        return None
+
+
 def mutate_json(rng: Random, value: Any, parts: list[Any] | None = None) -> Any:
     """Changes a few values of a configuration.
 
@@ -145,9 +153,9 @@ def mutate_json(rng: Random, value: Any, parts: list[Any] | None = None) -> Any:
             holder[key] = old * rng.choice([-1, 2, 10, 1000, 10**6]) + rng.choice([0, 1, -1])
         elif kind == 5:
             other, other_key = rng.choice(places)
-            holder[key] = copy.deepcopy(other[other_key])
+            holder[key] = _copied(other[other_key])
         elif kind == 6 and isinstance(holder, list):
-            holder[key:key] = [copy.deepcopy(old) for _ in range(rng.choice([1, 2, 10, 100]))]
+            holder[key:key] = [_copied(old) for _ in range(rng.choice([1, 2, 10, 100]))]
         elif kind == 7:
             if isinstance(holder, dict):
                 del holder[key]
@@ -162,7 +170,7 @@ def mutate_json(rng: Random, value: Any, parts: list[Any] | None = None) -> Any:
                 p for p in places if isinstance(p[0][p[1]], dict) and "class_name" in p[0][p[1]]
             ]
             holder, key = rng.choice(entries or places)
-            holder[key] = part = copy.deepcopy(rng.choice(parts))
+            holder[key] = part = _copied(rng.choice(parts))
             arguments = [k for k, v in part["config"].items() if type(v) in (int, float)]
             if arguments and rng.random() < 0.5:
                 part["config"][rng.choice(arguments)] = rng.choice(WILD_NUMBERS)

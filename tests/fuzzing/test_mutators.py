@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from . import image_files
+from . import image_files, mutators
 
 
 def test_images_are_mutated_again_and_again():
@@ -27,3 +27,12 @@ def test_images_of_a_few_bytes_are_mutated():
         for size in range(30):
             for _ in range(4 if content.startswith(b"\x89PNG") else 20):
                 image_files.mutate(rng, content[:size])
+
+
+def test_deep_configurations_are_mutated():
+    """Parts are put into each other until Python cannot follow them."""
+    value = [1]
+    for _ in range(300):
+        value = [value]
+    for seed in range(400):
+        mutators.dump_json(Random(seed), mutators.mutate_json(Random(seed), [[value], value, 1]))
