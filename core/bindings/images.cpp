@@ -63,6 +63,17 @@ void add_plan(Reader& reader, std::pair<int64_t, int64_t> size, int denominator,
       {denominator, height, width, Resampler(taps.rows(), taps.columns(), height, width)});
 }
 
+template <typename Reader>
+void bind_add_plan(nb::class_<Reader>& reader, const char* doc) {
+  reader.def("add_plan", &add_plan<Reader>, nb::arg("size"), nb::arg("denominator"),
+             nb::arg("row_indices"), nb::arg("row_shares"), nb::arg("column_indices"),
+             nb::arg("column_shares"),
+             nb::sig("def add_plan(self, size: tuple[int, int], denominator: int, row_indices: "
+                     "object, row_shares: object, column_indices: object, column_shares: object) "
+                     "-> None"),
+             doc);
+}
+
 // Bytes are a file's content; else it is (path, offset, size, changed).
 ImageSource image_source_of(nb::handle file) {
   if (nb::isinstance<nb::bytes>(file)) {
@@ -201,21 +212,16 @@ void bind_gpu_images(nb::module_& m) {
         "Opens nvJPEG, a file or a name that the system finds, and returns its version. "
         "DeviceError where there is no GPU, LibraryError with the remedy where there is no such "
         "library.");
-  nb::class_<GpuJpegReader>(m, "GpuJpegReader",
-                            "Makes batches of images of one size, of JPEG files that a GPU decodes "
-                            "and resizes, by nvJPEG, which was opened before.")
-      .def(nb::new_(&make_gpu_reader), nb::arg("device"), nb::arg("height"), nb::arg("width"),
-           nb::arg("dtype"), nb::arg("channels_first"), nb::arg("small"), nb::arg("expansion"),
-           nb::call_guard<Unlocked>(),
-           "For the GPU of this number. Files that unpack to more than `small` bytes and "
-           "`expansion` times their own are left.")
-      .def("add_plan", &add_plan<GpuJpegReader>, nb::arg("size"), nb::arg("denominator"),
-           nb::arg("row_indices"), nb::arg("row_shares"), nb::arg("column_indices"),
-           nb::arg("column_shares"),
-           nb::sig("def add_plan(self, size: tuple[int, int], denominator: int, row_indices: "
-                   "object, row_shares: object, column_indices: object, column_shares: object) -> "
-                   "None"),
-           "How files of a size (height, width) are resized; the denominator is 1.");
+  nb::class_<GpuJpegReader> reader(
+      m, "GpuJpegReader",
+      "Makes batches of images of one size, of JPEG files that a GPU decodes "
+      "and resizes, by nvJPEG, which was opened before.");
+  reader.def(nb::new_(&make_gpu_reader), nb::arg("device"), nb::arg("height"), nb::arg("width"),
+             nb::arg("dtype"), nb::arg("channels_first"), nb::arg("small"), nb::arg("expansion"),
+             nb::call_guard<Unlocked>(),
+             "For the GPU of this number. Files that unpack to more than `small` bytes and "
+             "`expansion` times their own are left.");
+  bind_add_plan(reader, "How files of a size (height, width) are resized; the denominator is 1.");
   nb::class_<GpuImageBatch>(m, "GpuImageBatch",
                             "A batch in the making: threads fill rows, one decodes them.")
       .def(nb::init<std::shared_ptr<GpuJpegReader>, int64_t>(), nb::arg("reader"), nb::arg("rows"))
@@ -243,29 +249,25 @@ void bind_images(nb::module_& m) {
                 "column_indices: object, column_shares: object) -> Tensor"),
         "An image (height, width, channels) of uint8 as float32 in another size: the pixels that "
         "each new row and column is made of, and their shares.");
-  nb::class_<JpegReader>(m, "JpegReader",
-                         "Reads, decodes and resizes JPEG files, by the libjpeg of a loaded "
-                         "library, for batches of images of one size.")
-      .def(
-          nb::new_(&make_reader), nb::arg("user"), nb::arg("height"), nb::arg("width"),
-          nb::arg("small"), nb::arg("expansion"),
-          "ValueError where the library `user`, a path, calls no libjpeg that is known. Files that "
-          "unpack to more than `small` bytes and `expansion` times their own are left.")
-      .def("add_plan", &add_plan<JpegReader>, nb::arg("size"), nb::arg("denominator"),
-           nb::arg("row_indices"), nb::arg("row_shares"), nb::arg("column_indices"),
-           nb::arg("column_shares"),
-           nb::sig("def add_plan(self, size: tuple[int, int], denominator: int, row_indices: "
-                   "object, row_shares: object, column_indices: object, column_shares: object) -> "
-                   "None"),
-           "How files of a size (height, width) are resized, after they are decoded at a part of "
-           "it.")
-      .def("read", &read, nb::arg("files"), nb::arg("images"), nb::arg("channels_first"),
-           nb::arg("most_pixels"),
-           nb::sig("def read(self, files: collections.abc.Sequence[bytes | tuple[bytes, int, int, "
-                   "int]], images: object, channels_first: bool, most_pixels: int) -> "
-                   "list[bool | tuple[int, int]]"),
-           "Writes an image for each file, its content or (path, offset, size, changed). True "
-           "where it was made, False where the file is left, its size where a plan is needed.");
+  nb::class_<JpegReader> reader(m, "JpegReader",
+                                "Reads, decodes and resizes JPEG files, by the libjpeg of a loaded "
+                                "library, for batches of images of one size.");
+  reader.def(
+      nb::new_(&make_reader), nb::arg("user"), nb::arg("height"), nb::arg("width"),
+      nb::arg("small"), nb::arg("expansion"),
+      "ValueError where the library `user`, a path, calls no libjpeg that is known. Files that "
+      "unpack to more than `small` bytes and `expansion` times their own are left.");
+  bind_add_plan(reader,
+                "How files of a size (height, width) are resized, after they are decoded at a part "
+                "of it.");
+  reader.def(
+      "read", &read, nb::arg("files"), nb::arg("images"), nb::arg("channels_first"),
+      nb::arg("most_pixels"),
+      nb::sig("def read(self, files: collections.abc.Sequence[bytes | tuple[bytes, int, int, "
+              "int]], images: object, channels_first: bool, most_pixels: int) -> "
+              "list[bool | tuple[int, int]]"),
+      "Writes an image for each file, its content or (path, offset, size, changed). True "
+      "where it was made, False where the file is left, its size where a plan is needed.");
   bind_gpu_images(m);
 }
 

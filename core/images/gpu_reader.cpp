@@ -29,18 +29,69 @@ GpuImageBatch::GpuImageBatch(std::shared_ptr<GpuJpegReader> reader, int64_t rows
         message("GpuImageBatch: a batch has 0 to ", kMostRows, " images. Received: ", rows));
   }
   rows_.resize(static_cast<size_t>(rows));
+  is_in_use_.resize(rows_.size());
 }
 
-GpuImageBatch::Row& GpuImageBatch::at(int64_t row) {
+void GpuImageBatch::check(int64_t row) const {
   if (row < 0 || row >= static_cast<int64_t>(rows_.size())) {
     throw ValueError(message("GpuImageBatch: row ", row, " of ", rows_.size(), " does not exist"));
   }
-  return rows_[static_cast<size_t>(row)];
 }
+
+class GpuImageBatch::RowUse {
+ public:
+  // What the row had before is gone.
+  RowUse(GpuImageBatch& batch, int64_t row) : batch_(batch), index_(static_cast<size_t>(row)) {
+    batch.check(row);
+    const std::lock_guard lock(batch.mutex_);
+    if (batch.is_decoding_ || batch.is_in_use_[index_]) {
+      throw ValueError(message("GpuImageBatch: row ", row, " can't be filled while another thread ",
+                               batch.is_decoding_ ? "decodes the batch" : "fills it"));
+    }
+    batch.is_in_use_[index_] = true;
+    ++batch.rows_in_use_;
+    batch.rows_[index_] = {};
+  }
+  ~RowUse() {
+    const std::lock_guard lock(batch_.mutex_);
+    batch_.is_in_use_[index_] = false;
+    --batch_.rows_in_use_;
+  }
+  RowUse(const RowUse&) = delete;
+  RowUse& operator=(const RowUse&) = delete;
+
+  Row& operator*() const { return batch_.rows_[index_]; }
+
+ private:
+  GpuImageBatch& batch_;
+  const size_t index_;
+};
+
+class GpuImageBatch::BatchUse {
+ public:
+  explicit BatchUse(GpuImageBatch& batch) : batch_(batch) {
+    const std::lock_guard lock(batch.mutex_);
+    if (batch.is_decoding_ || batch.rows_in_use_ > 0) {
+      throw ValueError(message("GpuImageBatch: a batch can't be decoded while another thread ",
+                               batch.is_decoding_ ? "decodes it" : "fills one of its rows"));
+    }
+    batch.is_decoding_ = true;
+  }
+  ~BatchUse() {
+    const std::lock_guard lock(batch_.mutex_);
+    batch_.is_decoding_ = false;
+  }
+  BatchUse(const BatchUse&) = delete;
+  BatchUse& operator=(const BatchUse&) = delete;
+
+ private:
+  GpuImageBatch& batch_;
+};
 
 GpuImageBatch::Result GpuImageBatch::read(int64_t row, const ImageSource& source,
                                           int64_t most_pixels) {
-  Row& place = at(row);
+  const RowUse use(*this, row);
+  Row& place = *use;
   std::string_view content;
   if (!source.path.empty()) {
     const std::optional<std::string_view> found = read_jpeg(source, place.content);
@@ -63,7 +114,7 @@ GpuImageBatch::Result GpuImageBatch::read(int64_t row, const ImageSource& source
 }
 
 void GpuImageBatch::put(int64_t row, const Tensor& image) {
-  Row& place = at(row);
+  check(row);
   const TensorSpec batch = reader_->form().batch(1);
   const TensorSpec expected{batch.dtype, Shape(batch.shape.begin() + 1, batch.shape.end())};
   if (image.spec() != expected || !image.is_contiguous()) {
@@ -71,11 +122,12 @@ void GpuImageBatch::put(int64_t row, const Tensor& image) {
                              ". Received: ", spec_string(image.spec())));
   }
   const auto* bytes = static_cast<const uint8_t*>(image.data());
-  place = {};
-  place.image.assign(bytes, bytes + image.bytes());
+  const RowUse use(*this, row);
+  (*use).image.assign(bytes, bytes + image.bytes());
 }
 
 std::optional<Tensor> GpuImageBatch::decode() {
+  const BatchUse use(*this);
   std::vector<GpuJpeg> files;
   std::vector<HostImage> made;
   int64_t rows = 0;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -34,7 +35,8 @@ class GpuJpegReader {
   ImagePlans plans_;
 };
 
-// Several threads may fill rows, each of them others.
+// Several threads may fill rows, each of them others, and one decodes them when they are done. Each
+// function throws ValueError where another thread is at work on what it needs.
 class GpuImageBatch {
  public:
   enum class Outcome : uint8_t { Taken, Left, NeedsPlan };
@@ -50,7 +52,8 @@ class GpuImageBatch {
 
   // Reads a file that the GPU is to decode. Left, whatever the reason, is what only a decoder that
   // looks at everything may have: what is no plain JPEG file (plain_jpeg.h), cannot be read, or has
-  // more pixels than `most_pixels`. Throws ValueError for a row that is not there.
+  // more pixels than `most_pixels`. What the row had before is gone. Throws ValueError for a row
+  // that is not there.
   Result read(int64_t row, const ImageSource& source, int64_t most_pixels);
   // An image that is made already, contiguous and of the form of the batch; it is copied.
   void put(int64_t row, const Tensor& image);
@@ -67,10 +70,18 @@ class GpuImageBatch {
     std::vector<uint8_t> image;             // where the host has made it
   };
 
-  Row& at(int64_t row);
+  // A row, or all of them, that a call has to itself for as long as this lives.
+  class RowUse;
+  class BatchUse;
+
+  void check(int64_t row) const;
 
   const std::shared_ptr<GpuJpegReader> reader_;
   std::vector<Row> rows_;
+  std::mutex mutex_;             // of what follows
+  std::vector<bool> is_in_use_;  // by the call that fills it
+  int64_t rows_in_use_ = 0;
+  bool is_decoding_ = false;
 };
 
 }  // namespace kerascnn

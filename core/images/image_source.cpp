@@ -54,6 +54,7 @@ bool begins_as_jpeg(std::string_view content) {
 
 std::optional<std::string_view> read_jpeg(const ImageSource& source, std::vector<uint8_t>& memory) {
   constexpr auto kFirst = static_cast<int64_t>(kJpeg.size());
+  if (source.offset < 0) return {};
   const Descriptor descriptor(source.path.c_str());
   struct stat status;
   if (descriptor < 0 || fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return {};
@@ -61,7 +62,7 @@ std::optional<std::string_view> read_jpeg(const ImageSource& source, std::vector
   if (source.changed >= 0 && source.changed != changed) return {};
   const int64_t left = status.st_size - source.offset;
   const int64_t size = source.size < 0 ? left : source.size;
-  if (source.offset < 0 || size > left || size <= kFirst) return {};
+  if (size > left || size <= kFirst) return {};
   // Files of other formats are not read as a whole.
   std::array<uint8_t, kJpeg.size()> first;
   if (!read_all(descriptor, source.offset, kFirst, first.data()) || !is_jpeg(first.data())) {
