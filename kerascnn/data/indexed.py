@@ -128,9 +128,13 @@ class FileSamples:
     def finished(self, assembly: Assembly) -> Any:
         """Returns a batch whose contents are made, with its labels.
 
+        Without rows it has the shapes and dtypes of others, for which a file is read.
+
         Raises:
             ValueError: where all of its files are left out.
         """
+        if not len(assembly.indices):
+            return trees.map_structure(lambda x: x[:0], self.gather(np.zeros(1, "int64")))
         contents, indices = assembly.finish()
         if contents is None:
             first = str(self._paths[int(assembly.indices[0])])

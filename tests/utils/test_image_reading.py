@@ -436,6 +436,23 @@ def test_wrong_arguments(options, words, folder):
         in_batches(folder, **options)
 
 
+@pytest.mark.parametrize("label_mode", ["int", "categorical", None])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_without_rows_are_like_others(label_mode, workers, folder, decoder):
+    """What a process makes that has no sample of a batch."""
+    for path in (folder / "broken").iterdir():
+        if path.stem in BROKEN:
+            path.unlink()
+    dataset = in_batches(folder, label_mode=label_mode)._like(workers=workers)
+    whole = list(dataset._begin_own(lambda size: slice(0, size), 0))
+    without = list(dataset._begin_own(lambda size: slice(size, size), 0))
+    assert [size for _, size in without] == [size for _, size in whole] == [8, 2]
+    for (batch, _), (empty, _) in zip(whole, without, strict=True):
+        for x, nothing in zip(kerascnn.tree.flatten(batch), kerascnn.tree.flatten(empty), strict=True):
+            assert nothing.shape == (0, *x.shape[1:])
+            assert nothing.dtype == x.dtype
+
+
 def test_processes_that_share_batches_cannot_skip(folder):
     dataset = in_batches(folder, on_error="skip")
     with pytest.raises(ValueError, match="several processes share batches"):
