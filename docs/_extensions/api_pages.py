@@ -86,7 +86,7 @@ FAMILIES = {
         "Creation and conversion": "creation host",
         "Shapes and arrangement": "shaping arrays",
         "Sums and statistics": "reduction statistics",
-        "Sorting, indexing and scattering": "sorting indexing scattering",
+        "Sorting, indexing and scattering": "sorting quantiles indexing scattering",
         "Matrices": "matrix_products products matrices spectra",
         "Signals": "fourier signals",
         "Control of flow, and ops of your own": "control custom custom_definition",

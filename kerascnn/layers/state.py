@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from kerascnn import initializers, serialization
+from kerascnn import file_budget, initializers
 from kerascnn.attributes import attributes_of
 from kerascnn.device import device as on_device
 from kerascnn.random import SeedGenerator
@@ -196,7 +196,7 @@ class LayerState:
         wanted = self.variable_dtype if dtype is None else dtypes.standardize_dtype(dtype)
         if initializer is None:
             initializer = "glorot_uniform" if dtypes.is_float(wanted) else "zeros"
-        serialization.charge_weight(math.prod(sizes) * dtypes.ITEMSIZE[wanted], self.name)
+        file_budget.charge_weight(math.prod(sizes) * dtypes.ITEMSIZE[wanted], self.name)
         with self._variable_scope():
             variable = Variable(
                 initializers.get(initializer),

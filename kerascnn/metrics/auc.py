@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import config, ops, serialization
+from kerascnn import config, file_budget, ops
 from kerascnn.losses.loss import divide_no_nan
 from kerascnn.metrics.confusion_metrics import ALL_COUNTS
 from kerascnn.metrics.counting import are_even, update_counts
@@ -80,7 +80,7 @@ class AUC(Metric):
                     "`num_thresholds` must be an integer above 1. Received: "
                     f"num_thresholds={num_thresholds}"
                 )
-            serialization.charge_weight(32 * num_thresholds, self.name, "metric")
+            file_budget.charge_weight(32 * num_thresholds, self.name, "metric")
             inner = [i / (num_thresholds - 1) for i in range(1, num_thresholds - 1)]
             self._even = True
         self._thresholds = [-config.epsilon(), *inner, 1.0 + config.epsilon()]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kerascnn import ops, serialization
+from kerascnn import file_budget, ops
 from kerascnn.losses.loss import divide_no_nan
 from kerascnn.metrics.counting import (
     FALSE_NEGATIVES,
@@ -252,7 +252,7 @@ class _BestUnderConstraint(Metric):
                 "`num_thresholds` must be a positive integer. Received: "
                 f"num_thresholds={num_thresholds}"
             )
-        serialization.charge_weight(32 * num_thresholds, self.name, "metric")
+        file_budget.charge_weight(32 * num_thresholds, self.name, "metric")
         self.value = value
         self.class_id = class_id
         self.num_thresholds = num_thresholds

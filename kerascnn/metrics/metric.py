@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from kerascnn import config, dtype_policies, dtypes, initializers, ops, serialization, tracing
+from kerascnn import config, dtype_policies, dtypes, file_budget, initializers, ops, tracing
 from kerascnn.attributes import attributes_of
 from kerascnn.naming import auto_name, name_scope, to_snake_case
 from kerascnn.stateless import StatelessMetric
@@ -115,7 +115,7 @@ class Metric(StatelessMetric):
         self._check_super_called()
         wanted = dtypes.standardize_dtype(dtype)
         size = math.prod(shape) * dtypes.ITEMSIZE[wanted]
-        serialization.charge_weight(size, self.name, "metric")
+        file_budget.charge_weight(size, self.name, "metric")
         with name_scope(self.name.replace("/", ">")):
             variable = Variable(
                 initializers.get("zeros" if initializer is None else initializer),

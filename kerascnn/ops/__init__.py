@@ -33,6 +33,7 @@ from kerascnn.ops import (
     normalization,
     pooling,
     products,
+    quantiles,
     ranges,
     real_parts,
     reduction,
@@ -73,6 +74,7 @@ from kerascnn.ops.nan_statistics import *
 from kerascnn.ops.normalization import *
 from kerascnn.ops.pooling import *
 from kerascnn.ops.products import *
+from kerascnn.ops.quantiles import *
 from kerascnn.ops.ranges import *
 from kerascnn.ops.real_parts import *
 from kerascnn.ops.reduction import *
@@ -114,6 +116,7 @@ __all__ += nan_statistics.__all__
 __all__ += normalization.__all__
 __all__ += pooling.__all__
 __all__ += products.__all__
+__all__ += quantiles.__all__
 __all__ += ranges.__all__
 __all__ += real_parts.__all__
 __all__ += reduction.__all__

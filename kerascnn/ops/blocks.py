@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import serialization
+from kerascnn import file_budget
 from kerascnn.ops import dispatch, indexing, scattering, shaping, windows
 from kerascnn.symbolic.operation import op
 
@@ -123,7 +123,7 @@ def fold(
     x = shaping.reshape(x, (n, channels, area * count))
     x = shaping.reshape(shaping.transpose(x, (2, 0, 1)), (area * count, n * channels))
     # This is where each element of each block goes along both axes: (window, blocks).
-    serialization.check_positions(math.prod(window) * math.prod(blocks), "unfold")
+    file_budget.check_positions(math.prod(window) * math.prod(blocks), "unfold")
     down, right = (
         np.arange(k)[:, None] * d + np.arange(b) * s
         for k, d, b, s in zip(window, dilations, blocks, steps, strict=True)

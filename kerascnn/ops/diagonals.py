@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import dtypes, serialization
+from kerascnn import dtypes, file_budget
 from kerascnn.ops import creation, dispatch, elementwise, reduction, shaping
 from kerascnn.symbolic.operation import op
 
@@ -69,7 +69,7 @@ def _triangle(x: Any, k: int, name: str, lower: bool) -> Any:
     if len(x.shape) < 2:
         raise ValueError(f"{name}: needs at least 2 axes. Received: shape={tuple(x.shape)}")
     rows, columns = x.shape[-2:]
-    serialization.check_positions(rows * columns // 8, name)
+    file_budget.check_positions(rows * columns // 8, name)
     kept = np.tri(rows, columns, k if lower else k - 1, bool)
     return elementwise.where(kept if lower else ~kept, x, creation.zeros_like(x))
 
@@ -208,7 +208,7 @@ def diag(x: Any, k: int = 0) -> Any:
     if len(x.shape) != 1:
         raise ValueError(f"diag: x must have 1 or 2 axes. Received: shape={tuple(x.shape)}")
     n = x.shape[0] + builtins.abs(k)
-    serialization.check_positions(n * n // 8, "diag")
+    file_budget.check_positions(n * n // 8, "diag")
     place = np.eye(n, n, k, bool)
     padded = shaping.pad(x, [[builtins.max(-k, 0), builtins.max(k, 0)]])
     return elementwise.where(

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from kerascnn import config, dtypes, serialization
+from kerascnn import config, dtypes, file_budget
 from kerascnn.ops import dispatch, elementwise, reduction, shaping, sorting, statistics
 from kerascnn.ops.host import at_once, compute, is_known
 from kerascnn.symbolic.operation import op
@@ -39,9 +39,7 @@ def matrices(x: Any, square: bool = True) -> Any:
             f"Expected input to have rank >= 2. Received input with shape {tuple(x.shape)}."
         )
     if not is_known(x):
-        serialization.check_positions(
-            1024 * min(x.shape[-2:]), "a matrix"
-        )  # each column is many ops
+        file_budget.check_positions(1024 * min(x.shape[-2:]), "a matrix")  # each column is many ops
     if square and x.shape[-1] != x.shape[-2]:
         raise ValueError(
             f"Expected a square matrix. Received non-square input with shape {tuple(x.shape)}"
@@ -67,7 +65,7 @@ def _times(column: Any, row: Any) -> Any:
 
 
 def _identity(n: int, like: Any) -> Any:
-    serialization.charge_weight(n * n * dtypes.ITEMSIZE[like.dtype], "identity", "op")
+    file_budget.charge_weight(n * n * dtypes.ITEMSIZE[like.dtype], "identity", "op")
     return dispatch.convert(np.eye(n, dtype=dtypes.numpy_dtype(like.dtype)), like=like)
 
 

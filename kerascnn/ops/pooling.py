@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import serialization
+from kerascnn import file_budget
 from kerascnn.ops import dispatch, elementwise, shaping, windows
 from kerascnn.symbolic.operation import op
 
@@ -225,7 +225,7 @@ def _adaptive_axis(name: str, x: Any, axis: int, outputs: int) -> Any:
     which short windows are filled up.
     """
     n = x.shape[axis]
-    serialization.check_positions(n + outputs, name)
+    file_budget.check_positions(n + outputs, name)
     begins = np.arange(outputs) * n // outputs
     ends = -(-(np.arange(outputs) + 1) * n // outputs)
     longest = int((ends - begins).max())

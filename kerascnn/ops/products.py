@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import dtypes, serialization
+from kerascnn import dtypes, file_budget
 from kerascnn.ops import arrays, dispatch, elementwise, matrix_products, reduction, shaping
 from kerascnn.ops.shaping import _axis
 from kerascnn.symbolic.operation import op
@@ -364,7 +364,7 @@ def masked_logits(logits: Any, mask: Any, is_causal: bool = False) -> Any:
     [[1.0, 0.0], [0.5, 0.5]]
     """
     if is_causal:
-        serialization.check_positions(logits.shape[-2] * logits.shape[-1] // 8, "a causal mask")
+        file_budget.check_positions(logits.shape[-2] * logits.shape[-1] // 8, "a causal mask")
         earlier = np.tri(logits.shape[-2], logits.shape[-1], dtype=bool)
         mask = earlier if mask is None else elementwise.logical_and(mask, earlier)
     if mask is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import dtypes, serialization
+from kerascnn import dtypes, file_budget
 from kerascnn.ops import creation, dispatch, elementwise, rounding, shaping
 from kerascnn.symbolic.operation import op
 
@@ -238,9 +238,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     x = dispatch.convert(x)
     if len(x.shape) != 1:
         raise ValueError(f"vander: x must have 1 axis. Received: shape={tuple(x.shape)}")
-    serialization.check_positions(
-        1024 * (x.shape[0] if N is None else N), "vander"
-    )  # each is an op
+    file_budget.check_positions(1024 * (x.shape[0] if N is None else N), "vander")  # each is an op
     powers = np.arange(x.shape[0] if N is None else N)
     if not len(powers):
         return creation.zeros((x.shape[0], 0), x.dtype)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import _core, serialization
+from kerascnn import _core, file_budget
 
 Array = np.ndarray[Any, Any]
 
@@ -71,7 +71,7 @@ def weights(size: int, new_size: int, method: str, antialias: bool = False) -> A
         antialias: Whether the window grows where the image shrinks, for the methods with one
             ("nearest" and "area" ignore it).
     """
-    serialization.check_positions(size * new_size, "the weights of resized images")
+    file_budget.check_positions(size * new_size, "the weights of resized images")
     scale = size / new_size
     if method == "nearest":
         # As in PyTorch, positions are float32, so that both choose the same one of two equally near

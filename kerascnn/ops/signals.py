@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import config, dtypes, serialization
+from kerascnn import config, dtypes, file_budget
 from kerascnn.ops import creation, dispatch, elementwise, functions, reduction, shaping
 from kerascnn.symbolic.operation import op
 
@@ -183,7 +183,7 @@ def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> Any
             f"axis. Received: shape={tuple(x.shape)}, sequence_length={sequence_length}, "
             f"sequence_stride={sequence_stride}"
         )
-    serialization.check_positions(
+    file_budget.check_positions(
         x.shape[-1] // sequence_stride * sequence_length, "extract_sequences"
     )
     first = np.arange(0, x.shape[-1] - sequence_length + 1, sequence_stride)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import dtypes, serialization
+from kerascnn import dtypes, file_budget
 from kerascnn.ops import (
     creation,
     diagonals,
@@ -535,7 +535,7 @@ def correlate(x1: Any, x2: Any, mode: str = "valid") -> Any:
             f"{tuple(x1.shape)}, {tuple(x2.shape)}"
         )
     n, m = x1.shape[0], x2.shape[0]
-    serialization.check_positions((n + m) * m, "correlate")
+    file_budget.check_positions((n + m) * m, "correlate")
     padded = shaping.pad(x1, [[m - 1, m - 1]])
     place = np.arange(n + m - 1)[:, None] + np.arange(m)[None, :]
     full = matrix_products.matmul(shaping.take(padded, place.astype("int32"), 0), x2)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import config, dtypes, serialization
+from kerascnn import config, dtypes, file_budget
 from kerascnn.ops import dispatch, indexing, shaping
 
 Pairs = list[tuple[int, int]]
@@ -237,6 +237,6 @@ def cut(x: Any, axis: int, window: int, stride: int, dilation: int) -> Any:
         if x.shape[axis] != pieces * window:
             x = indexing.get_item(x, (*[slice(None)] * axis, slice(0, pieces * window)))
         return shaping.reshape(x, (*x.shape[:axis], pieces, window, *x.shape[axis + 1 :]))
-    serialization.check_positions(pieces * window, "windows of an axis")
+    file_budget.check_positions(pieces * window, "windows of an axis")
     places = np.arange(pieces)[:, None] * stride + np.arange(window) * dilation
     return shaping.take(x, places.astype("int32"), axis)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kerascnn import registration, serialization
+from kerascnn import file_budget, registration, serialization
 from kerascnn.saving import assets, h5_file, members, state
 from kerascnn.saving.atomic import replacing
 
@@ -165,7 +165,7 @@ def model_from_text(
 
     with (
         reading(f"{name}: no model can be made of its configuration", custom_objects, safe_mode),
-        serialization.weight_budget(held),
+        file_budget.weight_budget(held),
     ):
         config = json.loads(text)
         if not isinstance(config, dict):

@@ -16,7 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from kerascnn import serialization
+from kerascnn import file_budget, serialization
 from kerascnn.saving import archive, h5_file, legacy_config, state
 from kerascnn.saving.atomic import replacing
 from kerascnn.saving.h5_file import Group
@@ -164,7 +164,7 @@ def _compile(
         return
     with (
         archive.reading(f"{name}: its training configuration", custom_objects, safe_mode),
-        serialization.weight_budget(held),  # what it names may be a layer
+        file_budget.weight_budget(held),  # what it names may be a layer
     ):
         config = legacy_config.modern_training(json.loads(texts[0]))
         model.compile_from_config(config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kerascnn import dtypes, naming, serialization
+from kerascnn import dtypes, file_budget, naming
 from kerascnn.symbolic import no_value
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class KerasTensor:
         check_dense("KerasTensor", sparse, ragged)
         self.shape: tuple[int | None, ...] = tuple(shape)
         for n in self.shape:
-            serialization.check_positions(n or 0, f"an axis of shape {self.shape}")
+            file_budget.check_positions(n or 0, f"an axis of shape {self.shape}")
         self.dtype = dtypes.standardize_symbolic_dtype(dtype)
         self.record_history = record_history
         self.name = name or naming.auto_name("keras_tensor")

@@ -17,15 +17,15 @@ def test_the_tests_that_cover_advisories_are_there():
 
 def test_the_bounds_are_those_of_the_code():
     """Numbers in the table are read from the modules that hold them."""
-    from kerascnn import serialization
+    from kerascnn import file_budget
     from kerascnn.datasets import cifar, image_files
     from kerascnn.models import weights_file
     from kerascnn.saving import h5_file, members
     from kerascnn.utils import audio_dataset, image_utils
 
     found = {
-        "1 MB": serialization._OF_LAYERS,
-        "16 MB each": serialization._OF_METRICS,
+        "1 MB": file_budget._OF_LAYERS,
+        "16 MB each": file_budget._OF_METRICS,
         "above 16 MB unpacked": members._SMALL,
         "up to 100 times what is stored": members._MAX_EXPANSION,
         "| `config.json` | 256 MB": members._MAX_CONFIG,

@@ -448,7 +448,8 @@ def test_batches_without_rows_are_like_others(label_mode, workers, folder, decod
     without = list(dataset._begin_own(lambda size: slice(size, size), 0))
     assert [size for _, size in without] == [size for _, size in whole] == [8, 2]
     for (batch, _), (empty, _) in zip(whole, without, strict=True):
-        for x, nothing in zip(kerascnn.tree.flatten(batch), kerascnn.tree.flatten(empty), strict=True):
+        pairs = zip(*map(kerascnn.tree.flatten, (batch, empty)), strict=True)
+        for x, nothing in pairs:
             assert nothing.shape == (0, *x.shape[1:])
             assert nothing.dtype == x.dtype
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from kerascnn import dtypes, ops, serialization, tracing, trees
+from kerascnn import dtypes, file_budget, ops, serialization, tracing, trees
 from kerascnn.layers.call_arguments import call_parameters
 from kerascnn.layers.layer import Layer
 from kerascnn.layers.recurrent import fused
@@ -158,7 +158,7 @@ class RNN(Layer):
         # the images of ConvLSTM have so many places
         places = math.prod(n or 1 for n in getattr(self.cell, "_state_sizes", ()))
         size = batch_size * sum(sizes) * places * dtypes.ITEMSIZE[self.variable_dtype]
-        serialization.charge_weight(size, self.name)
+        file_budget.charge_weight(size, self.name)
         self.states = trees.map_structure(variable, self.get_initial_state(batch_size))
 
     def get_initial_state(self, batch_size: int) -> list[Any]:
