@@ -24,7 +24,8 @@ class Dataset:
     Each method returns a new data set, and nothing is computed before somebody iterates. `fit`,
     `evaluate`, `predict` and the `adapt` of layers take one whose elements are batches. Names and
     meaning are those of `tf.data.Dataset`; elements are NumPy arrays (text is an array of Python's
-    strings), nested in tuples and dictionaries, or what a function given to `map` returns.
+    strings), nested in tuples and dictionaries, or what a function given to `map` returns. Arrays
+    that iterating gives have a method `numpy` too, as the tensors of `tf.data` have.
 
     Make one with `from_tensor_slices`, `from_generator`, `range` or functions such as
     `keras.utils.image_dataset_from_directory`.
@@ -91,7 +92,7 @@ class Dataset:
     # Iteration ----------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:
-        return self._begin()
+        return passes.handed_out(self._begin())
 
     def __bool__(self) -> bool:
         return True
