@@ -97,15 +97,17 @@ class Dataset:
     def __bool__(self) -> bool:
         return True
 
+    def __repr__(self) -> str:
+        count = self.cardinality()
+        words = {INFINITE_CARDINALITY: "endless", UNKNOWN_CARDINALITY: "unknown"}
+        return f"<keras.data.Dataset, number of elements: {words.get(count, count)}>"
+
     def __len__(self) -> int:
         count = self.cardinality()
         if count < 0:
             kind = "infinite" if count == INFINITE_CARDINALITY else "unknown"
             raise TypeError(f"The length of this data set is {kind}: cardinality() is {count}.")
         return count
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.cardinality()} elements>"
 
     def as_numpy_iterator(self) -> Iterator[Any]:
         """The elements of a pass, with arrays where a function returned tensors."""

@@ -241,7 +241,7 @@ class MultiHeadAttention(Layer):
         batch = "".join(c for i, c in enumerate(query[:-1]) if i not in axes)
         scores = batch + "".join(query[i] for i in axes) + "".join(key[i] for i in axes)
         self._scores_equation = f"{query},{key}->{scores}"
-        # This is the same with the key first: Keras' order, for a `_compute_attention` of one's own.
+        # Keras has the key first; a `_compute_attention` of one's own relies on that.
         self._dot_product_equation = f"{key},{query}->{scores}"
         self._combine_equation = f"{scores},{key}->{query}"
         last = tuple(range(len(scores) - len(axes), len(scores)))

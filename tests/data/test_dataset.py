@@ -158,6 +158,8 @@ def test_zip():
 def test_cardinality(dataset, count):
     assert dataset.cardinality() == count
     assert bool(dataset)
+    words = {INFINITE_CARDINALITY: "endless", UNKNOWN_CARDINALITY: "unknown"}
+    assert repr(dataset) == f"<keras.data.Dataset, number of elements: {words.get(count, count)}>"
     if count >= 0:
         assert len(dataset) == count == len(list(dataset))
     else:
