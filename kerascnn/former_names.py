@@ -24,10 +24,18 @@ _EXPORT = (
     "exported and loaded without the Python class if `function` calls model.call(...)"
 )
 _TEXT = "keras.layers.TextVectorization turns text into numbers"
+_DATA = (
+    "data sets here are of images; read others with keras.utils.get_file(name, origin=url) and "
+    "numpy.load, or with pandas"
+)
 _SEQUENTIAL_CLASSES = "use predict(x).argmax(axis=-1), or predict(x) > 0.5 for a single output"
 
-# These are the former names of modules, below the package.
+# These are the former names of modules, below the package, and data sets that are not here.
 _PLACES: dict[str, str] = {
+    **{
+        f"datasets.{name}": _DATA
+        for name in ("boston_housing", "california_housing", "imdb", "reuters")
+    },
     "engine": "Layer, Input and InputSpec are in keras and keras.layers, Model in keras.models",
     "export": _EXPORT,
     "layers.TFSMLayer": "keras.saving.load_model reads what model.export wrote, as a model",

@@ -9,6 +9,7 @@ Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011.
 from __future__ import annotations
 
 import math
+import operator
 import random as _python_random
 from collections.abc import Sequence
 from typing import Any
@@ -343,8 +344,8 @@ def randint(
 
     Args:
         shape: Shape of the result.
-        minval: The smallest number.
-        maxval: The number after the largest one.
+        minval: The smallest number, whole; a float such as 0.0 will do.
+        maxval: The number after the largest one, whole as well.
         dtype: An integer type.
         seed: An integer, a SeedGenerator, or None.
 
@@ -352,8 +353,8 @@ def randint(
         A tensor of shape `shape` and `dtype`.
 
     Raises:
-        ValueError: where there is no such number, for a dtype that is not an integer, and a seed of
-            another type.
+        ValueError: where there is no such number, for bounds that are not whole, a dtype that is
+            not an integer, and a seed of another type.
 
     Example:
 
@@ -363,6 +364,7 @@ def randint(
     ('int32', 1, 6)
     """
     name = dtypes.standardize_dtype(dtype)
+    minval, maxval = _whole("minval", minval), _whole("maxval", maxval)
     if not dtypes.is_integer(name) or minval >= maxval:
         raise ValueError(
             f"randint needs an integer dtype and minval < maxval. Received: minval={minval}, "
@@ -370,6 +372,16 @@ def randint(
         )
     draws = uniform(shape, 0.0, float(maxval - minval), "float64", seed)
     return elementwise.add(dispatch.convert(draws, name), minval)
+
+
+def _whole(name: str, bound: Any) -> int:
+    try:
+        return operator.index(bound)
+    except TypeError:
+        number = float(bound)
+    if not number.is_integer():
+        raise ValueError(f"randint needs whole numbers as bounds. Received: {name}={bound}")
+    return int(number)
 
 
 @op

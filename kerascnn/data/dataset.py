@@ -24,7 +24,8 @@ class Dataset:
     Each method returns a new data set, and nothing is computed before somebody iterates. `fit`,
     `evaluate`, `predict` and the `adapt` of layers take one whose elements are batches. Names and
     meaning are those of `tf.data.Dataset`; elements are NumPy arrays (text is an array of Python's
-    strings), nested in tuples and dictionaries, or what a function given to `map` returns.
+    strings), nested in tuples and dictionaries, or what a function given to `map` returns. Arrays
+    that iterating gives have a method `numpy` too, as the tensors of `tf.data` have.
 
     Make one with `from_tensor_slices`, `from_generator`, `range` or functions such as
     `keras.utils.image_dataset_from_directory`.
@@ -91,10 +92,15 @@ class Dataset:
     # Iteration ----------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:
-        return self._begin()
+        return passes.handed_out(self._begin())
 
     def __bool__(self) -> bool:
         return True
+
+    def __repr__(self) -> str:
+        count = self.cardinality()
+        words = {INFINITE_CARDINALITY: "endless", UNKNOWN_CARDINALITY: "unknown"}
+        return f"<keras.data.Dataset, number of elements: {words.get(count, count)}>"
 
     def __len__(self) -> int:
         count = self.cardinality()
@@ -102,9 +108,6 @@ class Dataset:
             kind = "infinite" if count == INFINITE_CARDINALITY else "unknown"
             raise TypeError(f"The length of this data set is {kind}: cardinality() is {count}.")
         return count
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.cardinality()} elements>"
 
     def as_numpy_iterator(self) -> Iterator[Any]:
         """The elements of a pass, with arrays where a function returned tensors."""

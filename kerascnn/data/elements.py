@@ -34,6 +34,40 @@ class TensorSpec:
     dtype: str
 
 
+class ElementArray(np.ndarray[Any, Any]):
+    """An array as iterating over a data set hands it out: NumPy's, with the method `numpy`.
+
+    Scripts that were written for `tf.data` call it: `images[0].numpy().astype("uint8")` and
+    `labels[0].numpy()`, so single numbers are arrays of shape () here.
+    """
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The same numbers, without a copy, as NumPy's own class."""
+        return self.view(np.ndarray)
+
+    def __getitem__(self, key: Any) -> Any:
+        return _with_numpy(super().__getitem__(key))
+
+    def __hash__(self) -> int:  # type: ignore[override]  # NumPy's arrays have none
+        if self.ndim:
+            raise TypeError(f"an array of shape {self.shape} cannot be a key; a single number can")
+        return hash(self.item())
+
+    def __repr__(self) -> str:
+        return repr(self.numpy())
+
+
+def _with_numpy(leaf: Any) -> Any:
+    if isinstance(leaf, np.generic):
+        return np.asarray(leaf).view(ElementArray)
+    return leaf.view(ElementArray) if type(leaf) is np.ndarray else leaf
+
+
+def handed_out(element: Any) -> Any:
+    """An element as a program gets it that iterates over a data set."""
+    return trees.map_structure(_with_numpy, element)
+
+
 def as_array(value: Any) -> Any:
     """An array of what a user gave as one: text as Python's strings, numbers as Keras takes them.
 

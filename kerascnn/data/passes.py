@@ -25,6 +25,17 @@ def opened(source: Any) -> Iterator[Iterator[Any]]:
             close()
 
 
+def handed_out(begun: Iterator[Any]) -> Iterator[Any]:
+    """Yields what a pass gives in the form that programs get; closing it closes the pass."""
+    try:
+        for item in begun:
+            yield elements.handed_out(item)
+    finally:
+        close = getattr(begun, "close", None)
+        if close is not None:
+            close()
+
+
 def take(source: Any, count: int) -> Iterator[Any]:
     """Yields the first elements and asks for no more."""
     with opened(source) as items:

@@ -119,6 +119,7 @@ class MultiHeadAttention(Layer):
         super().__init__(**kwargs)
         self._num_heads = num_heads
         self._key_dim = key_dim
+        self._inverse_sqrt_key_dim = 1.0 / math.sqrt(key_dim)
         self._value_dim = value_dim or key_dim
         self._dropout = dropout
         self._use_bias = use_bias
@@ -239,7 +240,9 @@ class MultiHeadAttention(Layer):
         key = "".join(next(further) if i in axes else c for i, c in enumerate(query))
         batch = "".join(c for i, c in enumerate(query[:-1]) if i not in axes)
         scores = batch + "".join(query[i] for i in axes) + "".join(key[i] for i in axes)
-        self._dot_product_equation = f"{query},{key}->{scores}"
+        self._scores_equation = f"{query},{key}->{scores}"
+        # Keras has the key first; a `_compute_attention` of one's own relies on that.
+        self._dot_product_equation = f"{key},{query}->{scores}"
         self._combine_equation = f"{scores},{key}->{query}"
         last = tuple(range(len(scores) - len(axes), len(scores)))
         self._softmax = Softmax(axis=last, dtype=self._dtype_policy)
@@ -286,24 +289,51 @@ class MultiHeadAttention(Layer):
         training: Any = None,
         return_attention_scores: bool = False,
     ) -> tuple[Any, Any]:
+        """Attention of projected tensors; subclasses may compute it in another way, as in Keras.
+
+        For them there are `ops.einsum(self._dot_product_equation, key, query)`,
+        `self._masked_softmax`, `self._dropout_layer`, `self._inverse_sqrt_key_dim` and
+        `ops.einsum(self._combine_equation, shares, value)`.
+
+        Args:
+            query: Tensor of shape (n, T, heads, features); T may be several axes.
+            key: Tensor of shape (n, S, heads, features).
+            value: Tensor of shape (n, S, heads, features of values).
+            attention_mask: Booleans of shape (n, T, S), True where a query sees a key; None for
+                everywhere.
+            training: Whether shares are dropped.
+            return_attention_scores: Whether the second result is asked for.
+
+        Returns:
+            Tensor of shape (n, T, heads, features of values), and the shares of all keys.
+        """
         rank = len(query.shape)
-        query = ops.multiply(query, 1.0 / math.sqrt(self._key_dim))
-        scores = ops.einsum(self._dot_product_equation, query, key)
-        if attention_mask is not None:
-            missing = len(scores.shape) - len(attention_mask.shape)
-            before = len(attention_mask.shape) - 2 * len(self._attention_axes)
-            places = tuple(range(before, before + missing))
-            attention_mask = ops.expand_dims(attention_mask, places)
+        query = ops.multiply(query, self._inverse_sqrt_key_dim)
+        scores = ops.einsum(self._scores_equation, query, key)
         if attention_mask is None or self._dropout > 0 or return_attention_scores or rank != 4:
-            scores = self._softmax(scores, mask=attention_mask)
+            scores = self._masked_softmax(scores, attention_mask)
         else:
             # Keras does the same when nobody asks for the scores: a query that sees no key takes
             # equal shares of all values.
-            scores = ops.softmax(masked_logits(scores, attention_mask), axis=-1)
+            mask = self._mask_of_heads(scores, attention_mask)
+            scores = ops.softmax(masked_logits(scores, mask), axis=-1)
         shares = scores
         if self._dropout > 0:
             shares = self._dropout_layer(scores, training=training)
         return ops.einsum(self._combine_equation, shares, value), scores
+
+    def _masked_softmax(self, attention_scores: Any, attention_mask: Any = None) -> Any:
+        """The shares of all keys, of scores of shape (n, heads, T, S) and a mask of (n, T, S)."""
+        mask = attention_mask
+        if mask is not None:
+            mask = self._mask_of_heads(attention_scores, mask)
+        return self._softmax(attention_scores, mask=mask)
+
+    def _mask_of_heads(self, scores: Any, mask: Any) -> Any:
+        """A mask with an axis of one head, or of more axes, where scores have more than it."""
+        missing = len(scores.shape) - len(mask.shape)
+        before = len(mask.shape) - 2 * len(self._attention_axes)
+        return ops.expand_dims(mask, tuple(range(before, before + missing)))
 
     def compute_output_shape(
         self, query_shape: Any, value_shape: Any, key_shape: Any = None

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerascnn import _core, trees
+from kerascnn.data.elements import ElementArray
 from kerascnn.interchange import is_on_gpu
 from kerascnn.training.data import ArrayData, import_array
 
@@ -101,6 +102,8 @@ def _plain_array(leaf: Any) -> np.ndarray | None:
     kind = type(leaf)
     if kind is np.ndarray:
         return leaf
+    if kind is ElementArray:
+        return leaf.numpy()
     if kind is _core.Tensor:
         return leaf.numpy() if leaf.device == "cpu" else None
     if kind.__module__ != "torch" or is_on_gpu(leaf):

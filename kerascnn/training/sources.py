@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kerascnn.data.dataset import Dataset
 from kerascnn.interchange import shares_memory
 from kerascnn.tracebacks import warn
 from kerascnn.training.data import ArrayData
@@ -122,6 +123,8 @@ def _source_name(x: Any) -> str | None:
         return None
     if hasattr(x, "__next__"):
         return "generator"
+    if isinstance(x, Dataset):
+        return "Dataset of batches"  # whichever of its classes it has
     return f"{type(x).__name__} of batches" if hasattr(x, "__iter__") else None
 
 

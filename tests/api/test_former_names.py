@@ -112,6 +112,7 @@ def test_an_endpoint_is_a_model_that_needs_no_class(tmp_path, rng):
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
+        ("datasets.imdb", "of images; read others with keras.utils.get_file"),
         ("export", r"keras.Model\(inputs, function"),
         ("layers.TFSMLayer", "load_model"),
         ("layers.CuDNNLSTM", "use LSTM"),

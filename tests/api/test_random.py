@@ -74,9 +74,19 @@ def test_wrong_seeds(seed):
         keras.utils.set_random_seed(seed)
 
 
+@pytest.mark.parametrize("bound", [float, np.float32, np.int64, keras.ops.convert_to_tensor])
+def test_integers_between_whole_floats_and_tensors(bound):
+    # Scripts pass minval=0.0, and sizes that they computed as tensors.
+    found = random.randint((50,), bound(3), bound(8), dtype="int64", seed=4)
+    assert found.dtype == "int64"
+    np.testing.assert_array_equal(found.numpy(), random.randint((50,), 3, 8, seed=4).numpy())
+
+
 def test_wrong_arguments_of_draws():
     with pytest.raises(ValueError, match="minval < maxval"):
         random.randint((2,), 3, 3)
+    with pytest.raises(ValueError, match=r"whole numbers.*maxval=2\.5"):
+        random.randint((2,), 0.0, 2.5)
     with pytest.raises(ValueError, match="floating"):
         random.normal((2,), dtype="int32")
     with pytest.raises(ValueError, match="`seed`"):

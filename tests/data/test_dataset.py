@@ -158,6 +158,8 @@ def test_zip():
 def test_cardinality(dataset, count):
     assert dataset.cardinality() == count
     assert bool(dataset)
+    words = {INFINITE_CARDINALITY: "endless", UNKNOWN_CARDINALITY: "unknown"}
+    assert repr(dataset) == f"<keras.data.Dataset, number of elements: {words.get(count, count)}>"
     if count >= 0:
         assert len(dataset) == count == len(list(dataset))
     else:
@@ -203,6 +205,32 @@ def test_elements_of_arrays_lists_and_text(rng):
         Dataset.from_tensor_slices(np.float32(3))
     with pytest.raises(TypeError, match="pad_sequences"):
         Dataset.from_tensor_slices([[1], [2, 3]])
+
+
+def test_arrays_that_iterating_gives_have_the_method_of_tensorflows_tensors():
+    x, y = np.arange(12.0, dtype="float32").reshape(6, 2), np.arange(6)
+    dataset = Dataset.from_tensor_slices({"x": x, "y": y}).batch(3)
+    for step, batch in enumerate(dataset):
+        images = batch["x"]
+        assert type(images.numpy()) is np.ndarray
+        assert np.shares_memory(images.numpy(), images)
+        np.testing.assert_array_equal(images[1].numpy(), x[3 * step + 1])
+        np.testing.assert_array_equal((images / 2).numpy().astype("uint8"), images // 2)
+        assert repr(batch["y"]) == repr(y[3 * step : 3 * step + 3])
+        label = batch["y"][2]
+        assert label.numpy() == 3 * step + 2
+        assert (["a"] * 6 + ["b"])[label + 1] == "ab"[step]
+        assert {2: "first", 5: "second"}[label] == ("first", "second")[step]
+        assert f"{label:03d} {label / 4:.2f}" == ("002 0.50", "005 1.25")[step]
+        with pytest.raises(TypeError, match=r"shape \(3,\) cannot be a key"):
+            hash(batch["y"])
+    assert [str(label.numpy()) for label in Dataset.range(2)] == ["0", "1"]
+    # What computes with elements gets NumPy's own class.
+    kinds = []
+    dataset = dataset.map(lambda batch: kinds.append(type(batch["x"])) or batch["x"])
+    for batch in dataset.batch(2).as_numpy_iterator():
+        kinds.append(type(batch))
+    assert kinds == [np.ndarray] * 3
 
 
 def test_padded_batch():

@@ -34,6 +34,7 @@ GUIDES = (
     "mnist_convnet",
     "recurrent",
     "attention",
+    "generative",
 )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import kerascnn
+from kerascnn.data import Dataset
 
 SAMPLES = 40
 RNG = np.random.default_rng(17)
@@ -318,6 +319,7 @@ def test_batches_may_change_their_shape(device):
         (lambda: dataset(kerascnn), {"y": Y}, "`y` can't be passed beside a PyDataset"),
         (lambda: dataset(kerascnn, 0), {}, "PyDataset has length 0"),
         (lambda: Batches([]), {}, "There are no batches"),
+        (lambda: Dataset.range(3).batch(4, True).map(abs), {}, "the Dataset of batches has length"),
     ],
 )
 def test_what_can_not_be(make, arguments, part):

@@ -158,3 +158,46 @@ def test_keys_and_values_of_different_length_are_refused():
     for module in (layers, keras.layers):
         with pytest.raises(ValueError):
             module.MultiHeadAttention(2, 2).build((2, 3, 4), (2, 5, 4), (2, 6, 4))
+
+
+def with_learned_scale(library):
+    """A subclass that computes attention itself, with what Keras' layer has for that."""
+
+    class Scaled(library.layers.MultiHeadAttention):
+        def _compute_attention(
+            self,
+            query,
+            key,
+            value,
+            attention_mask=None,
+            training=None,
+            return_attention_scores=False,
+        ):
+            query = query * self._inverse_sqrt_key_dim * 1.5
+            scores = library.ops.einsum(self._dot_product_equation, key, query)
+            scores = self._masked_softmax(scores, attention_mask)
+            shares = self._dropout_layer(scores, training=training)
+            return library.ops.einsum(self._combine_equation, shares, value), scores
+
+    return Scaled
+
+
+@pytest.mark.parametrize("axes", [None, (1, 2)])
+def test_attention_of_ones_own_is_computed_with_keras_helpers(device, rng, axes):
+    between = (4,) if axes is None else (2, 3)
+    query, value = (2, *between, 5), (2, *between[:-1], 3, 5)
+    arguments = {"num_heads": 2, "key_dim": 3, "attention_axes": axes, "dropout": 0.5}
+    here, there = (with_learned_scale(library)(**arguments) for library in (kerascnn, keras))
+    for layer in (here, there):
+        layer.build(query, value)
+    values = [rng.uniform(-1, 1, w.shape).astype("float32") for w in here.weights]
+    here.set_weights(values)
+    there.set_weights(values)
+    q, v = (rng.uniform(-1, 1, shape).astype("float32") for shape in (query, value))
+    mask = rng.integers(0, 2, (2, *between, *between[:-1], 3)).astype(bool)
+    mask[..., 0] = True
+    with kerascnn.device(device):
+        found = here(q, v, attention_mask=mask, return_attention_scores=True)
+    expected = there(q, v, attention_mask=mask, return_attention_scores=True)
+    for a, b in zip(found, expected, strict=True):
+        assert relative_error(plain(a), keras.ops.convert_to_numpy(b)) < 1e-5
