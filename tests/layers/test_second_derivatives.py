@@ -16,12 +16,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 
 IMAGE, SEQUENCE, VOLUME = (2, 7, 6, 3), (3, 8, 4), (2, 5, 4, 6, 2)
 
-# Each row has the name of a layer, its arguments, and the shapes of its inputs.
+# Each row has the name of a layer, its arguments, and the shapes of its inputs. Activations of what
+# layers compute have no jumps in their second derivatives: what is computed may be anywhere.
 LAYERS = [
     ("Dense", {"units": 4, "activation": "tanh"}, [(5, 6)]),
     ("EinsumDense", {"equation": "abc,cd->abd", "output_shape": (None, 3)}, [(2, 5, 4)]),
     ("Conv1D", {"filters": 3, "kernel_size": 3, "activation": "silu"}, [SEQUENCE]),
-    ("Conv2D", {"filters": 4, "kernel_size": (2, 3), "strides": 2, "activation": "elu"}, [IMAGE]),
+    ("Conv2D", {"filters": 4, "kernel_size": (2, 3), "strides": 2, "activation": "mish"}, [IMAGE]),
     ("Conv2D", {"filters": 4, "kernel_size": 3, "dilation_rate": 2, "padding": "same"}, [IMAGE]),
     ("Conv3D", {"filters": 2, "kernel_size": 2, "activation": "softplus"}, [VOLUME]),
     ("DepthwiseConv2D", {"kernel_size": 3, "depth_multiplier": 2}, [IMAGE]),
