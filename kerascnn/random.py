@@ -378,9 +378,9 @@ def _whole(name: str, bound: Any) -> int:
     try:
         return operator.index(bound)
     except TypeError:
-        number = float(bound)
+        number = float(bound) if hasattr(bound, "__float__") else math.nan
     if not number.is_integer():
-        raise ValueError(f"randint needs whole numbers as bounds. Received: {name}={bound}")
+        raise ValueError(f"randint needs whole numbers as bounds. Received: {name}={bound!r}")
     return int(number)
 
 

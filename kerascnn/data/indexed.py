@@ -134,7 +134,7 @@ class FileSamples:
             ValueError: where all of its files are left out.
         """
         if not len(assembly.indices):
-            return trees.map_structure(lambda x: x[:0], self.gather(np.zeros(1, "int64")))
+            return trees.map_structure(lambda x: x[:0], self._first_row())
         contents, indices = assembly.finish()
         if contents is None:
             first = str(self._paths[int(assembly.indices[0])])
@@ -143,6 +143,19 @@ class FileSamples:
                 f"{self.skipped[first]}"
             )
         return contents if self._labels is None else (contents, self._labels[indices])
+
+    def _first_row(self) -> Any:
+        """Returns a batch of the first file that can be read."""
+        for index in range(len(self)):
+            try:
+                return self.gather(np.array([index]))
+            except ValueError:
+                if not self.skips:
+                    raise
+        raise ValueError(
+            "A batch without rows has the shape of others, and no file can be read, of "
+            f"{len(self)}."
+        )
 
     def read(self, index: int) -> Any:
         """Returns the content of a file without its label."""

@@ -39,8 +39,10 @@ class DataParallel:
         reduce_dtype: the dtype in which gradients go to other devices and are averaged:
             `"float32"`, `"bfloat16"`, `"float16"` or `"float64"`; None for that of the weights.
             `"bfloat16"` halves the bytes of weights in float32. With the policy `mixed_bfloat16`
-            a GPU has gradients of this dtype before they are widened, so that nothing is rounded
-            but the average. The term is that of PyTorch's FSDP.
+            gradients of kernels have its values already, so that only their average is rounded.
+            `"float16"` ends at 65,504, and what is larger becomes infinite: use it with a
+            `LossScaleOptimizer`, as `mixed_float16` does, which leaves such a step out. The term
+            is that of PyTorch's FSDP.
 
     Raises:
         ValueError: for `device_mesh` together with `devices`, a device listed twice or not there,

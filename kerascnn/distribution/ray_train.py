@@ -107,7 +107,7 @@ def device_of(gpus: Sequence[str], size: int, environ: Mapping[str, str]) -> str
         environ: The worker's environment, in which a device that was chosen stays.
 
     Raises:
-        ValueError: where the worker does not see its GPU.
+        ValueError: where the worker does not see its GPU, or does not know which it is.
     """
     asked = environ.get("KERASCNN_DEVICE", "")
     if asked.lower() not in ("", "gpu", "cuda"):
@@ -124,7 +124,15 @@ def device_of(gpus: Sequence[str], size: int, environ: Mapping[str, str]) -> str
         )
     if size == 1 and len(gpus) > 1:
         return "gpu"  # one process trains on all of them
-    return f"gpu:{min(int(gpu) if names is None else names.index(gpu) for gpu in gpus)}"
+    if names is not None:
+        return f"gpu:{min(names.index(gpu) for gpu in gpus)}"
+    if not all(gpu.isdecimal() for gpu in gpus):
+        raise ValueError(
+            f"Ray has given this worker the GPUs {sorted(gpus)}, which are no numbers, and shows "
+            "it all: set KERASCNN_DEVICE in its environment, or let Ray set CUDA_VISIBLE_DEVICES "
+            "(without RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES)."
+        )
+    return f"gpu:{min(int(gpu) for gpu in gpus)}"
 
 
 class KerascnnTrainer(DataParallelTrainer):

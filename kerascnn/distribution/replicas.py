@@ -258,20 +258,20 @@ def mean_gradients(gradients: Sequence[Any]) -> list[Any]:
     from kerascnn.ops import dispatch
 
     given = [None if g is None else dispatch.convert(g) for g in result]
-    result = rounded(given)
+    result = to_reduce_dtype(given)
     for bucket in buckets(result):
         # A share without samples counts too: its loss has the penalties that all have.
         means = _all_reduce([result[i] for i in bucket], 1.0, 1.0 / together.size)
         for i, mean in zip(bucket, means, strict=True):
             result[i] = mean
-    return rounded_back(result, given)
+    return from_reduce_dtype(result, given)
 
 
-def rounded(gradients: Sequence[Any]) -> list[Any]:
+def to_reduce_dtype(gradients: Sequence[Any]) -> list[Any]:
     """Gradients as they go to other processes: in `reduce_dtype`, where one was chosen.
 
-    Those that mixed precision has widened before are not rounded a second time: in a compiled step
-    the two casts fall away.
+    Those that mixed precision has widened from it keep their values, and a compiled step has
+    neither of the two casts.
     """
     from kerascnn import ops
 
@@ -280,8 +280,8 @@ def rounded(gradients: Sequence[Any]) -> list[Any]:
     return [None if g is None else ops.cast(g, _reduce_dtype) for g in gradients]
 
 
-def rounded_back(means: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-    """Means of `rounded` gradients in the dtypes of those that were given."""
+def from_reduce_dtype(means: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+    """Means of such gradients in the dtypes of those that were given."""
     from kerascnn import ops
 
     if _reduce_dtype is None:

@@ -116,9 +116,9 @@ class Shards:
             places: of their weights.
         """
         factor = {"factor": 1.0 / self.size}
-        rounded = replicas.rounded(gradients)
-        means = self._messages("reduce_to_owners", rounded, places, factor, True)
-        return replicas.rounded_back(means, gradients)
+        sent = replicas.to_reduce_dtype(gradients)
+        means = self._messages("reduce_to_owners", sent, places, factor, True)
+        return replicas.from_reduce_dtype(means, gradients)
 
     def from_owners(self, values: Sequence[Any], places: Sequence[int]) -> list[Any]:
         """What the owner of each weight has for it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -180,24 +179,25 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
     wide = math.prod(max(n, 1) for n in x.shape) > np.iinfo("int32").max
     indices = dispatch.convert(indices, "int64") if wide else indices
     place = elementwise.multiply(indices, math.prod(x.shape[axis + 1 :]))
-    starts = _line_starts(x.shape, kept, "int64" if wide else "int32")
+    starts = _line_starts(x, kept, "int64" if wide else "int32")
     if starts is not None:
         place = elementwise.add(place, starts)
     return dispatch.apply_one("gather", [shaping.ravel(x), place], {"axis": 0})
 
 
-def _line_starts(shape: Sequence[int], axes: list[int], dtype: str) -> Any:
-    """Where lines begin in a flattened tensor, by their indices along `axes`; None for one line.
+def _line_starts(x: Any, axes: list[int], dtype: str) -> Any:
+    """Where lines begin in flattened `x`, by their indices along `axes`; None for one line.
 
     Each axis has a number for each of its indices. That they are added up by ops keeps those of a
     large tensor out of the graph.
     """
-    starts = None
+    starts, shape = None, x.shape
     for axis in axes:
         if shape[axis] != 1:
             file_budget.check_positions(shape[axis], "starts of lines")
             numbers = np.arange(shape[axis], dtype=dtype) * math.prod(shape[axis + 1 :])
             numbers = numbers.reshape([-1 if a == axis else 1 for a in range(len(shape))])
+            numbers = dispatch.convert(numbers, like=x)
             starts = numbers if starts is None else elementwise.add(starts, numbers)
     return starts
 

@@ -19,7 +19,7 @@ import numpy as np
 
 import kerascnn as keras
 
-STEPS, BATCH_SIZE = 60_000, 8
+STEPS, BATCH_SIZE = 120_000, 8
 
 
 class InSecondEpoch(keras.callbacks.Callback):

@@ -43,6 +43,27 @@ def twins(alone_afterwards):
     return Twins()
 
 
+def test_sums_take_the_gradients_that_layers_make(alone_afterwards):
+    """In mixed precision these have 16 bits, and neither sums nor updates cast them."""
+    replicas.activate(replicas.Replicas(Twins()), reduce_dtype="bfloat16")
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, dtype="mixed_bfloat16")])
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    model.fit(X, np.zeros((2, 3)), verbose=0)
+    (step,) = model._programs.values()
+    rows = step.program.describe()
+    gradients = [("bfloat16", (2, 3)), ("bfloat16", (3,))]
+    sums = [row["inputs"] for row in rows if row["op"] == "all_reduce"]
+    assert sorted(gradients) in [sorted(inputs) for inputs in sums]
+    (update,) = [row["inputs"] for row in rows if row["op"] == "sgd_update"]
+    assert update[-2:] == gradients
+    casts = [row["inputs"][0] for row in rows if row["op"] == "cast"]
+    # Those of the weights.
+    assert [entry for entry in casts if entry[1] in [(2, 3), (3,)]] == [
+        ("float32", (2, 3)),
+        ("float32", (3,)),
+    ]
+
+
 def test_processes_that_round_gradients_differently(alone_afterwards):
     class Others(Twins):
         def gather_objects(self, value, times=1):

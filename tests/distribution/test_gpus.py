@@ -195,7 +195,9 @@ class TestLongLoops:
         launches = [int(n) for n in re.findall(r"trained with (\d+) launches", outcome.output)]
         # Without loops there is one for 64 steps.
         assert len(launches) == 2 and max(launches) < 100, outcome.output
-        print(re.findall("an epoch of .* seconds", outcome.output))
+        seconds = [float(n) for n in re.findall(r"an epoch of ([\d.]+) seconds", outcome.output)]
+        print(f"an epoch of {seconds} seconds")
+        assert len(seconds) == 4 and min(seconds) > 1.2
 
     def test_a_process_that_does_not_come(self, run):
         output = run("sleeps", timeout=5).output

@@ -125,11 +125,11 @@ class TestStarting:
         srun = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_LOCALID": "0"}
         mpirun = {"PMI_RANK": "0", "PMI_SIZE": "1", "MPI_LOCALRANKID": "0"}
         torchrun = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "a"}
-        environments = [{**srun}, {**mpirun}, {**torchrun, "MASTER_PORT": "1"}]
+        torchrun["MASTER_PORT"] = "1"
+        environments = [{**srun}, {**mpirun}, {**torchrun}]
         with pytest.raises(ValueError, match="Start the processes with one launcher"):
             find_world("10.0.0.1:1", 3, 1, environ=environments[1])
         told = start(environments, [["0"], ["1"], ["2"]])
         assert [find_world(environ=environment).rank for environment in told] == [0, 1, 2]
-        assert (
-            not set(told[0]) & set(srun) | set(told[1]) & set(mpirun) | set(told[2]) & {*torchrun}
-        )
+        for environment, launcher in zip(told, (srun, mpirun, torchrun), strict=True):
+            assert not set(environment) & set(launcher)

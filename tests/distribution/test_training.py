@@ -254,10 +254,14 @@ def check_rounded(every):
 
 
 def test_rounding_gradients_changes_little(runs):
-    """Gradients of two numbers of 8 bits: the training is another one, and as good."""
-    whole, rounded = results(runs(1), "rounded"), results(runs(2), "rounded")
-    assert not np.array_equal(whole["weight_0"], rounded["weight_0"])
-    np.testing.assert_allclose(rounded["log_loss"], whole["log_loss"], rtol=0.05)
+    """The trainings are other ones, the nearer the more bits there are."""
+    found = results(runs(2), "rounded")
+    names = [key.removeprefix("None ") for key in found if key.startswith("None weight")]
+    largest = max(np.abs(found[f"None {name}"]).max() for name in names)
+    # Each of nine updates is off by two roundings, which change what later ones start from.
+    for dtype, roundoff in (("bfloat16", 2.0**-9), ("float16", 2.0**-12)):
+        changes = [np.abs(found[f"{dtype} {name}"] - found[f"None {name}"]).max() for name in names]
+        assert 0 < max(changes) < 100 * roundoff * largest, dtype
 
 
 @pytest.mark.parametrize("size", [2, 3])

@@ -134,12 +134,17 @@ def reductions():
 
 
 def rounded():
-    """Gradients that are averaged in bfloat16, and what each process has before."""
+    """Trainings whose gradients are averaged as they are, and in bfloat16 and float16."""
     mesh = keras.distribution.distribution().device_mesh
-    with keras.distribution.DataParallel(mesh, reduce_dtype="bfloat16").scope():
-        x, y = labelled()
-        model = classifier(optimizer=keras.optimizers.SGD(0.5, momentum=0.9))
-        return outcome(model, model.fit(x, y, 16, epochs=3, verbose=0))
+    x, y = labelled()
+    found = {}
+    for dtype in (None, "bfloat16", "float16"):
+        keras.utils.set_random_seed(3)
+        with keras.distribution.DataParallel(mesh, reduce_dtype=dtype).scope():
+            model = classifier(optimizer=keras.optimizers.SGD(0.5, momentum=0.9))
+            history = model.fit(x, y, 16, epochs=3, verbose=0)
+        found |= {f"{dtype} {name}": value for name, value in outcome(model, history).items()}
+    return found
 
 
 def rounded_gradients():

@@ -76,8 +76,9 @@ class GraphExecutor : public Executor {
   // How many kernels of a step meet other processes. Where there are any, runs are started at once,
   // because others wait for them.
   int64_t meetings_;
+  // Steps that meet others are in loops where both hold.
   bool uses_loops_;                     // KERASCNN_CUDA_LOOPS
-  std::optional<bool> loops_may_meet_;  // as soon as it is known
+  std::optional<bool> loops_may_meet_;  // what loops_may_meet() has found
   int64_t* remaining_turns_ = nullptr;  // on the device: what a loop counts down
   std::map<int64_t, Captured> loops_;   // by the steps of a turn
   // Graphs without a loop, since a loop's cost shows where steps come one by one.

@@ -200,8 +200,8 @@ class ConditionalNode {
 
 Device current_device() { return {DeviceType::Cuda, Context::current().index()}; }
 
-// Where a turn depends on data, one process may take another number of turns than the others, which
-// would wait for it; and between machines NCCL adds nodes that such a body may not have.
+// A loop that data ends, or a choice, may be another one in each process, which would wait for the
+// others; and between machines NCCL adds nodes that no body may have, of loops of known length too.
 void refuse_meetings(const char* op, bool meets_processes) {
   if (!meets_processes) return;
   throw DeviceError(message(op,

@@ -60,9 +60,9 @@ int64_t rank_among(std::string_view op, int64_t processes);
 void note_meetings(int64_t count, cudaStream_t stream);
 
 // How a loop on the device that has such calls in it and the host that watches it speak with each
-// other, by memory of the host.
+// other, by memory of the host. Each word has one writer, and nothing else depends on its order.
 struct LoopSignals {
-  int64_t turn = 0;     // the loop writes another number in each turn
+  int64_t turn = 0;     // the loop writes how many turns are left; its end is an event of its own
   int64_t is_over = 0;  // the host writes: sums were given up, and the loop ends with this turn
 };
 
