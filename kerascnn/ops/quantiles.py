@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -125,11 +125,16 @@ def _between(lines: Any, q: Any, method: str) -> Any:
     """Returns the quantiles (..., *q.shape) of sorted lines (..., n)."""
     axis = len(lines.shape) - 1
     place = elementwise.multiply(q, float(lines.shape[axis] - 1))
+    return _at_place(place, method, lambda index: shaping.gather(lines, index, axis))
+
+
+def _at_place(place: Any, method: str, element: Callable[[Any], Any]) -> Any:
+    """Returns what is at a place between two elements of a line, which `element` gives by index."""
     down, up = rounding.floor(place), rounding.ceil(place)
     if method == "nearest":
         down = up = rounding.round(place)
-    first = shaping.gather(lines, creation.cast(down, "int32"), axis)
-    second = shaping.gather(lines, creation.cast(up, "int32"), axis)
+    first = element(creation.cast(down, "int32"))
+    second = element(creation.cast(up, "int32"))
     if method in ("lower", "nearest"):
         return first
     if method == "higher":
@@ -231,28 +236,14 @@ def nanquantile(
     many = shaping.reshape(q, [1] * (len(lines.shape) - 1) + [-1])
     last = creation.cast(elementwise.maximum(elementwise.subtract(count, 1), 0), x.dtype)
     place = elementwise.multiply(last, many)
-    result = _at_places(lines, place, method)
+    if method not in ("linear", "lower", "higher", "midpoint", "nearest"):
+        raise ValueError(f"nanquantile: method={method!r} is not known.")
+    result = _at_place(place, method, lambda index: take_along_axis(lines, index, -1))
     result = shaping.moveaxis(result, -1, 0) if q.shape else shaping.squeeze(result, -1)
     if keepdims:
         sizes = [1 if a in axes else x.shape[a] for a in range(len(x.shape))]
         result = shaping.reshape(result, [*q.shape, *sizes])
     return result
-
-
-def _at_places(lines: Any, place: Any, method: str) -> Any:
-    if method not in ("linear", "lower", "higher", "midpoint", "nearest"):
-        raise ValueError(f"nanquantile: method={method!r} is not known.")
-    down, up = rounding.floor(place), rounding.ceil(place)
-    if method == "nearest":
-        down = up = rounding.round(place)
-    first = take_along_axis(lines, creation.cast(down, "int32"), -1)
-    second = take_along_axis(lines, creation.cast(up, "int32"), -1)
-    if method in ("lower", "nearest"):
-        return first
-    if method == "higher":
-        return second
-    share = 0.5 if method == "midpoint" else elementwise.subtract(place, down)
-    return elementwise.add(first, elementwise.multiply(elementwise.subtract(second, first), share))
 
 
 @op
