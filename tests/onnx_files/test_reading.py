@@ -236,7 +236,9 @@ def small_network():
                 nn.ReLU(inplace=True),
                 nn.MaxPool2d(3, stride=2, padding=1),
             )
-            self.block = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.SiLU())
+            # A bias before a batch normalization would have a gradient of rounding alone.
+            convolution = nn.Conv2d(8, 8, 3, padding=1, bias=False)
+            self.block = nn.Sequential(convolution, nn.BatchNorm2d(8), nn.SiLU())
             self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 5)
 
         def forward(self, x):
@@ -251,7 +253,8 @@ def small_network():
 def check_training(model, x, classes):
     """A step of `fit` changes all weights that are trained."""
     before = [weight.numpy().copy() for weight in model.trainable_variables]
-    model.compile("sgd", "sparse_categorical_crossentropy")
+    # With this rate small gradients don't vanish in the rounding of large weights.
+    model.compile(kerascnn.optimizers.SGD(1.0), "sparse_categorical_crossentropy")
     model.train_on_batch(x, np.arange(len(x)) % classes)
     after = [weight.numpy() for weight in model.trainable_variables]
     assert before and all(not np.array_equal(a, b) for a, b in zip(before, after, strict=True))
