@@ -1,6 +1,6 @@
-// The CPU's own kernels of depthwise gradients and of batch normalization, and products that are
-// computed the other way around, are compared with plain sums. Under the sanitizers these tests
-// find reads and writes outside the arrays.
+// The CPU's own kernels of depthwise gradients, of batch normalization and of few filters, and
+// products that are computed the other way around, are compared with plain sums. Under the
+// sanitizers these tests find reads and writes outside the arrays.
 #include <cmath>
 #include <random>
 
@@ -171,6 +171,74 @@ TEST(products_of_long_columns_are_plain_sums) {
                    8e-6 * std::sqrt(static_cast<double>(depth)));
       }
     }
+  }
+}
+
+struct FewFilters {
+  Shape image, kernel;  // (n, h, w, c), (kh, kw, c, k)
+  int64_t padding;
+
+  Shape result() const {
+    return {image[0], image[1] + 2 * padding - kernel[0] + 1,
+            image[2] + 2 * padding - kernel[1] + 1, kernel[3]};
+  }
+  Attributes attributes() const {
+    return {{"strides", Shape{1, 1}},
+            {"padding", Shape(4, padding)},
+            {"dilations", Shape{1, 1}},
+            {"groups", int64_t{1}}};
+  }
+  // Calls body(image, kernel, result) with the positions of all three factors' elements.
+  template <typename Body>
+  void for_each_product(const Body& body) const {
+    const Shape y = result();
+    for (int64_t at = 0; at < num_elements(y) / y[3]; ++at) {
+      const int64_t n = at / (y[1] * y[2]), row = at / y[2] % y[1], column = at % y[2];
+      for (int64_t tap = 0; tap < kernel[0] * kernel[1]; ++tap) {
+        const int64_t i = row + tap / kernel[1] - padding, j = column + tap % kernel[1] - padding;
+        if (i < 0 || i >= image[1] || j < 0 || j >= image[2]) continue;
+        for (int64_t c = 0; c < image[3]; ++c) {
+          const int64_t from = ((n * image[1] + i) * image[2] + j) * image[3] + c;
+          for (int64_t k = 0; k < y[3]; ++k) {
+            body(static_cast<size_t>(from), static_cast<size_t>((tap * image[3] + c) * y[3] + k),
+                 static_cast<size_t>(at * y[3] + k));
+          }
+        }
+      }
+    }
+  }
+};
+
+// Groups of one to four filters, vectors that are not full at the end of all arrays, more padding
+// than image.
+const FewFilters kFewFilters[] = {
+    {{2, 5, 9, 17}, {3, 3, 17, 1}, 1}, {{1, 4, 13, 16}, {1, 1, 16, 2}, 0},
+    {{2, 6, 8, 21}, {5, 5, 21, 7}, 2}, {{3, 2, 3, 19}, {3, 3, 19, 5}, 4},
+    {{1, 7, 7, 6}, {3, 3, 6, 3}, 0},
+};
+
+TEST(convolutions_with_few_filters_are_plain_sums) {
+  std::mt19937 random(8);
+  for (const FewFilters& f : kFewFilters) {
+    const Tensor x = testing::random_tensor(f.image, random);
+    const Tensor kernel = testing::random_tensor(f.kernel, random);
+    const Tensor gy = testing::random_tensor(f.result(), random);
+    const auto xs = floats(x), ks = floats(kernel), gs = floats(gy);
+    std::vector<double> y(gs.size()), gkernel(ks.size());
+    f.for_each_product([&](size_t i, size_t w, size_t o) {
+      y[o] += static_cast<double>(xs[i]) * static_cast<double>(ks[w]);
+      gkernel[w] += static_cast<double>(xs[i]) * static_cast<double>(gs[o]);
+    });
+    Attributes forward = f.attributes();
+    forward.set("activation", std::string("linear"));
+    forward.set("activation_alpha", 0.0);
+    Attributes backward = f.attributes();
+    backward.set("kernel_shape", f.kernel);
+    const auto found = floats(run("conv2d", {x, kernel}, forward)[0]);
+    const auto found_gradient = floats(run("conv2d_wgrad", {x, gy}, backward)[0]);
+    // Sums of up to 525 products of numbers of about 1.
+    for (size_t o = 0; o < y.size(); ++o) check_near(found[o], y[o], 1e-4);
+    for (size_t w = 0; w < gkernel.size(); ++w) check_near(found_gradient[w], gkernel[w], 1e-4);
   }
 }
 

@@ -112,6 +112,12 @@ def few_values(rng: Rng, *shape: int) -> Array:
     return rng.integers(-2, 3, shape).astype(np.float64)
 
 
+def limits(rng: Rng, dtype: str, *shape: int) -> Array:
+    """Returns integers from the whole range of the dtype."""
+    info = np.iinfo(dtype)
+    return rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
+
+
 def integers(rng: Rng, dtype: str, *shape: int, low: int | None = None, high: int = 10) -> Array:
     lowest = 0 if dtype.startswith("u") else -high
     return rng.integers(lowest if low is None else low, high, shape).astype(dtype)

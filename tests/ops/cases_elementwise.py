@@ -276,6 +276,14 @@ def _casts():
                 gradient=False,
             ),
         ]
+    # Blocks of 32 elements: with and without what a 32-bit integer can't be, and a part of one.
+    mixed = np.arange(-75.0, 75.0).reshape(2, 75)
+    mixed[0, 40:43] = [2.0**40, -(2.0**40), 2.0**31]
+    for target in ("int64", "int32", "uint8", "int8"):
+        make = fixed([mixed], {"dtype": target})
+        rows.append(
+            row("cast", f"far_to_{target}", make, dtypes=("float32", "float64"), gradient=False)
+        )
     to_float64 = {"dtype": "float64"}
     rows.append(row("cast", "same", _with(lambda rng: [normal(rng, 3, 4)], to_float64)))
     rows.append(large("cast", _with(lambda rng: [normal(rng, 65_537, 3)], to_float64)))

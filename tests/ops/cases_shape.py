@@ -13,6 +13,7 @@ from .case import (
     fixed,
     integers,
     large,
+    limits,
     normal,
     positive,
     row,
@@ -78,6 +79,10 @@ def _reductions():
         "negative": ((3, 5, 4), [-1, 0], False),
         "none_left": ((1, 1, 6), [2], False),
         "scalar": ((), [], False),
+        "alternating": ((5, 2, 3, 2, 7), [1, 3], True),
+        "alternating_rows": ((2, 3, 2, 5, 2, 3), [0, 2, 4], False),
+        "rows_apart": ((3, 2, 17, 2, 19), [0, 2, 4], False),
+        "short_rows": ((9, 5, 3), [2], False),
         "long": ((1, 100_003), [1], False),
         "tall": ((100_003, 1), [0], False),
     }
@@ -101,8 +106,9 @@ def _reductions():
             "wide": (3, 1031, 344),
             "tall_wide": (8209, 136),
             "flat": (700, 3, 504),
+            "many_apart": (1201, 3, 7, 41),  # more blocks than have their places listed
         }.items():
-            axes = [0] if len(shape) == 2 else [1]
+            axes = {2: [0], 3: [1], 4: [0, 2]}[len(shape)]
             make = _of(generate, *shape, axes=axes, keepdims=False)
             dtypes = ("float32", "float16", "bfloat16")
             rows.append(row(op, id, make, dtypes=dtypes, gradient=False))
@@ -152,6 +158,7 @@ def _argsort():
 
         id = "descending_" if descending else ""
         nan = np.array([[1.0, np.nan, -np.inf, 3.0], [np.nan, 5.0, np.inf, np.nan]])
+        both_zeros = np.array([[0.0, -0.0, 1.0, -0.0, 0.0, -1.0] * 20])
         attributes = {"axis": 1, "descending": descending}
         rows += [
             row("argsort", f"{id}last", of(normal, 6, 10, axis=-1)),
@@ -162,6 +169,8 @@ def _argsort():
             row("argsort", f"{id}of_nothing", of(normal, 4, 0, axis=1)),
             row("argsort", f"{id}ties", of(few_values, 5, 700, axis=1)),
             row("argsort", f"{id}long", of(few_values, 2, 2100, 2, axis=1)),
+            row("argsort", f"{id}drawn", of(normal, 3, 300, axis=1)),
+            row("argsort", f"{id}zeros", fixed([both_zeros], attributes)),
             row("argsort", f"{id}nan", fixed([nan], attributes)),
             large("argsort", of(normal, 65_600, 3, axis=1), f"{id}large"),
             large("argsort", of(normal, 3, 65_600, axis=0), f"{id}large_inner"),
@@ -169,6 +178,8 @@ def _argsort():
         ]
         make = lambda rng, dtype, a=attributes: ([integers(rng, dtype, 4, 30)], a)  # noqa: E731
         rows.append(Case("argsort", f"{id}integers", make, dtypes=INTEGERS, gradient=False))
+        make = lambda rng, dtype, a=attributes: ([limits(rng, dtype, 2, 90)], a)  # noqa: E731
+        rows.append(Case("argsort", f"{id}limits", make, dtypes=INTEGERS, gradient=False))
     return rows
 
 

@@ -1,10 +1,11 @@
-"""The CPU's own kernels of depthwise gradients and batch normalization, in every vector width."""
+"""The CPU's own kernels of depthwise gradients, batch normalization and casts, in all widths."""
 
 import os
 import pickle
 import subprocess
 import sys
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -209,3 +210,37 @@ def test_moments_of_equal_numbers_and_of_what_is_not_finite(rng):
     np.testing.assert_array_equal(mean[1:4], [np.inf, np.nan, -np.inf])
     np.testing.assert_array_equal(np.isfinite(variance), [True, False, False, False, True])
     np.testing.assert_allclose(variance[4], x[:, 4].var(), rtol=2e-6)
+
+
+def integer_bits(value, bits):
+    """What a float is as an integer: truncated, within 64 bits, and of these the last ones."""
+    whole = 0 if np.isnan(value) else int(np.clip(value, -(2.0**63), 2.0**63))
+    return min(whole, 2**63 - 1) & (2**bits - 1)
+
+
+@pytest.mark.parametrize("name", INSTRUCTION_SETS)
+def test_casts_in_every_width(name, rng, tmp_path):
+    # Any bits, most of which are far from 1, and a length that is no multiple of any vector's.
+    drawn = rng.integers(0, 2**32, 1003, dtype=np.uint32).view(np.float32)
+    near = np.concatenate([rng.uniform(-300, 300, 1003), [np.nan, np.inf, -np.inf, 2.0**31, -0.0]])
+    inputs = [drawn, near.astype(np.float32)]
+    targets = ["bfloat16", "float16", "int64", "int32", "int16", "uint8"]
+    calls = [([x], {"dtype": target}) for x in inputs for target in targets]
+    for ((x,), attributes), (found,) in zip(
+        calls, apply_with(name, "cast", calls, tmp_path), strict=True
+    ):
+        target = attributes["dtype"]
+        if target.startswith(("bfloat", "float")):
+            with np.errstate(over="ignore", invalid="ignore"):
+                wanted = x.astype(np.dtype(getattr(ml_dtypes, target, target)))
+            np.testing.assert_array_equal(np.isnan(found), np.isnan(x))
+            numbers = ~np.isnan(x)
+            np.testing.assert_array_equal(
+                found.view(np.uint16)[numbers], wanted.view(np.uint16)[numbers]
+            )
+        else:
+            bits = 8 * found.itemsize
+            wanted = [integer_bits(value, bits) for value in x]
+            np.testing.assert_array_equal(
+                found.view(f"uint{bits}"), np.array(wanted, f"uint{bits}")
+            )

@@ -2,6 +2,7 @@
 // every geometry, in float and double, kernels that unfold patches (im2col) and multiply matrices.
 #include "core/ops/conv2d.h"
 
+#include "core/backend/cpu/conv2d_few_filters.h"
 #include "core/backend/cpu/conv2d_scatter.h"
 #include "core/backend/cpu/depthwise_wgrad.h"
 #include "core/backend/cpu/epilogue.h"
@@ -187,6 +188,14 @@ std::unique_ptr<Kernel> make_generic_conv2d_wgrad(const Conv2DGeometry& g) {
 std::unique_ptr<Kernel> plan_any_wgrad(const PlanRequest& request, const Conv2DGeometry& g) {
 #ifdef KERASCNN_WITH_ONEDNN
   if (use_onednn(request, g)) {
+    if (swaps_wgrad(g)) {
+      const TensorSpec inputs[] = {request.inputs[1], request.inputs[0]};
+      const Conv2DGeometry swapped = swapped_geometry(g);
+      const TensorSpec outputs[] = {{request.outputs[0].dtype, swapped.kernel_shape()}};
+      auto kernel =
+          onednn::plan_conv2d_wgrad({request.op, request.attributes, inputs, outputs}, swapped);
+      if (kernel != nullptr) return make_swapped_wgrad(g, std::move(kernel));
+    }
     if (auto kernel = onednn::plan_conv2d_wgrad(request, g)) return kernel;
   }
 #endif
@@ -202,6 +211,9 @@ std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request) {
   const Conv2DGeometry g = conv2d_geometry(request.op, request.attributes, request.inputs);
   const ActivationCall activation = fused_activation("conv2d", request.attributes);
   const bool has_bias = request.inputs.size() > 2;
+  if (request.inputs[0].dtype == DType::Float32 && !is_empty(g) && has_few_filters(g)) {
+    return make_few_filters_conv2d(g, has_bias, activation);
+  }
 #ifdef KERASCNN_WITH_ONEDNN
   if (use_onednn(request, g)) return onednn::plan_conv2d(request, g, has_bias, activation);
 #endif

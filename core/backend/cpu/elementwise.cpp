@@ -1,4 +1,7 @@
 // Every op on one element at a time: each row of element_ops.h has a kernel.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "core/backend/cpu/broadcast.h"
@@ -124,6 +127,28 @@ std::unique_ptr<Kernel> plan_element_op(const PlanRequest& request) {
   return dispatch_kind<element_kind(op)>(request, request.inputs[0].dtype, plan);
 }
 
+// Floats that fit into 32-bit integers, as nearly all do, are converted as vectors; blocks with
+// others are not. The same integers come out.
+template <typename From, typename To>
+void truncate_floats(const From* from, To* to, int64_t count) {
+  constexpr int64_t kBlock = 32;
+  int64_t done = 0;
+  for (; done + kBlock <= count; done += kBlock) {
+    float x[kBlock];
+    for (int64_t i = 0; i < kBlock; ++i) x[i] = static_cast<float>(from[done + i]);
+    int outside = 0;
+    for (int64_t i = 0; i < kBlock; ++i) outside |= !(std::abs(x[i]) < 0x1p31f);  // NaN too
+    if (outside != 0) {
+      for (int64_t i = 0; i < kBlock; ++i) to[done + i] = element::cast<To>(x[i]);
+      continue;
+    }
+    for (int64_t i = 0; i < kBlock; ++i) {
+      to[done + i] = static_cast<To>(static_cast<int32_t>(x[i]));
+    }
+  }
+  for (; done < count; ++done) to[done] = element::cast<To>(static_cast<float>(from[done]));
+}
+
 template <typename From, typename To>
 void run_cast(const void* x, void* out, int64_t count, double, double) {
   const From* from = static_cast<const From*>(x);
@@ -132,6 +157,9 @@ void run_cast(const void* x, void* out, int64_t count, double, double) {
     narrow(from, to, count);
   } else if constexpr (is_narrow_float<From> && std::is_same_v<To, float>) {
     widen(from, to, count);
+  } else if constexpr (std::is_same_v<compute_t<From>, float> && std::is_integral_v<To> &&
+                       !std::is_same_v<To, bool>) {
+    truncate_floats(from, to, count);
   } else {
     for (int64_t i = 0; i < count; ++i) {
       const auto value = static_cast<compute_t<From>>(from[i]);

@@ -42,6 +42,21 @@ struct ScatterConvolution {
 };
 constexpr int64_t kScatterAlignment = 16;
 
+// Products of the patches of neighbouring output pixels with a few filters. A row of a patch is
+// `run` neighbouring elements of the image, as is a row of a filter in the kernel, (rows, filters,
+// filter_step).
+struct PatchDots {
+  int64_t pixels = 0;
+  int64_t filters = 0;  // up to kMostDotFilters
+  int64_t rows = 0;     // of a patch
+  int64_t run = 0;
+  int64_t pixel_step = 0;   // in the image, from one patch to the next
+  int64_t row_step = 0;     // in the image, from one row of a patch to the next
+  int64_t filter_step = 0;  // in the kernel
+  int64_t result_step = 0;  // from one pixel to the next
+};
+constexpr int64_t kMostDotFilters = 4;
+
 struct FloatKernels {
   const char* name;  // "avx512", "avx2", "plain"
 
@@ -79,6 +94,8 @@ struct FloatKernels {
   // has room for kScatterAlignment elements behind its last one.
   void (*scatter_convolution)(const ScatterConvolution& sizes, const float* gy, const float* kernel,
                               float* gx);
+  // y (pixels, filters) = the products; kernel (rows, filters, filter_step).
+  void (*patch_dots)(const PatchDots& sizes, const float* x, const float* kernel, float* y);
   // out = kept(x) * scale for elements [4 * first_block, 4 * first_block + count) of dropout's
   // numbering; x and out point at the first of them. `state` and `threshold` as in philox.h; count
   // is a multiple of 4 but for the end of the tensor.

@@ -218,15 +218,18 @@ KERASCNN_INLINE void widen_block(const BFloat16* from, float* to) {
 }
 
 KERASCNN_INLINE void narrow_block(const float* from, BFloat16* to) {
-  uint32_t bits[kConversion];
-  std::memcpy(bits, from, sizeof(bits));
-  uint16_t narrow[kConversion];
-  for (int64_t i = 0; i < kConversion; ++i) {
-    const bool is_nan = (bits[i] & 0x7fffffffu) > 0x7f800000u;
-    const uint32_t rounded = (bits[i] + 0x7fffu + ((bits[i] >> 16) & 1u)) >> 16;
-    narrow[i] = static_cast<uint16_t>(is_nan ? (bits[i] >> 16) | 0x0040u : rounded);
+  typedef uint32_t Words __attribute__((vector_size(4 * kWidth)));
+  typedef uint16_t Halves __attribute__((vector_size(2 * kWidth)));
+  for (int64_t i = 0; i < kConversion; i += kWidth) {
+    const Words bits = reinterpret_cast<Words>(load(from + i));
+    // As signed integers, because AVX2 compares no others.
+    const Words is_nan =
+        reinterpret_cast<Words>(reinterpret_cast<IntVec>(bits & 0x7fffffffu) > 0x7f800000);
+    const Words rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+    const Words narrow = ((is_nan & (bits | 0x00400000u)) | (~is_nan & rounded)) >> 16;
+    const Halves halves = __builtin_convertvector(narrow, Halves);
+    std::memcpy(static_cast<void*>(to + i), &halves, sizeof(halves));
   }
-  std::memcpy(to, narrow, sizeof(narrow));
 }
 
 template <typename From, typename To, typename Block>
@@ -348,6 +351,62 @@ uint32_t largest_magnitude(const float* x, int64_t count) {
     for (int k = 0; k < kWidth; ++k) result = lane[k] > result ? lane[k] : result;
   }
   return static_cast<uint32_t>(result);
+}
+
+// So many pixels as, with the filters, have enough sums to hide the latency of one.
+template <int filters>
+constexpr int kDotPixels = filters == 1   ? 8
+                           : filters == 2 ? 4
+                           : filters == 3 ? 3
+                                          : 2;
+
+template <int filters, int pixels>
+KERASCNN_INLINE void dot_block(const PatchDots& s, const float* x, const float* kernel, float* y) {
+  Vec sums[pixels][filters] = {};
+  for (int64_t row = 0; row < s.rows; ++row) {
+    const float* from = x + row * s.row_step;
+    const float* weights = kernel + row * filters * s.filter_step;
+    const auto add = [&](int64_t at, const auto& load_vector) {
+      Vec image[pixels];
+      for (int p = 0; p < pixels; ++p) image[p] = load_vector(from + p * s.pixel_step + at);
+      for (int f = 0; f < filters; ++f) {
+        const Vec weight = load_vector(weights + f * s.filter_step + at);
+        for (int p = 0; p < pixels; ++p) sums[p][f] = fma(image[p], weight, sums[p][f]);
+      }
+    };
+    int64_t at = 0;
+    for (; at + kWidth <= s.run; at += kWidth) add(at, load);
+    if (at < s.run) add(at, [&](const float* part) { return load_part(part, s.run - at); });
+  }
+  for (int p = 0; p < pixels; ++p) {
+    for (int f = 0; f < filters; ++f) y[p * s.result_step + f] = sum_lanes(sums[p][f]);
+  }
+}
+
+template <int filters>
+void dot_pixels(const PatchDots& s, const float* x, const float* kernel, float* y) {
+  constexpr int kPixels = kDotPixels<filters>;
+  int64_t p = 0;
+  for (; p + kPixels <= s.pixels; p += kPixels) {
+    dot_block<filters, kPixels>(s, x + p * s.pixel_step, kernel, y + p * s.result_step);
+  }
+  for (; p < s.pixels; ++p) {
+    dot_block<filters, 1>(s, x + p * s.pixel_step, kernel, y + p * s.result_step);
+  }
+}
+
+void patch_dots(const PatchDots& s, const float* x, const float* kernel, float* y) {
+  static_assert(kMostDotFilters == 4);
+  switch (s.filters) {
+    case 1:
+      return dot_pixels<1>(s, x, kernel, y);
+    case 2:
+      return dot_pixels<2>(s, x, kernel, y);
+    case 3:
+      return dot_pixels<3>(s, x, kernel, y);
+    default:
+      return dot_pixels<4>(s, x, kernel, y);
+  }
 }
 
 // `pixels` neighbouring pixels of gy times `vectors` vectors of a kernel row, summed over the
@@ -509,6 +568,7 @@ const FloatKernels kFloatKernels = {
     .sum_exp = sum_exp,
     .largest_magnitude = largest_magnitude,
     .scatter_convolution = scatter_convolution,
+    .patch_dots = patch_dots,
     .dropout = dropout,
 };
 

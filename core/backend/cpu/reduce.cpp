@@ -12,62 +12,6 @@ namespace kerascnn::cpu {
 
 namespace {
 
-// (outer, reduce, inner) cut into `pieces` along reduce: partial results (outer, pieces, inner).
-struct ReduceSplit {
-  int64_t pieces = 1;
-  int64_t rows = 1;  // of a piece, but for the last
-};
-
-ReduceSplit split_reduction(const ReduceGeometry& geometry) {
-  constexpr int64_t kPieceElements = 32768;
-  constexpr int64_t kEnoughTasks = 64;
-  ReduceSplit split{1, geometry.reduce};
-  if (geometry.outer >= kEnoughTasks || geometry.reduce * geometry.inner < 2 * kPieceElements) {
-    return split;
-  }
-  const int64_t wanted = std::min(geometry.reduce * geometry.inner / kPieceElements,
-                                  (kEnoughTasks + geometry.outer - 1) / geometry.outer);
-  split.rows = (geometry.reduce + wanted - 1) / std::max<int64_t>(1, wanted);
-  split.pieces = (geometry.reduce + split.rows - 1) / split.rows;
-  return split;
-}
-
-template <typename T, typename Op>
-std::unique_ptr<Kernel> make_simple_reduce(const ReduceGeometry& geometry, double divisor) {
-  using Accumulator = typename Op::Accumulator;
-  const ReduceSplit split = split_reduction(geometry);
-  const int64_t partials = geometry.outer * split.pieces * geometry.inner;
-  return make_kernel(
-      "kerascnn reduce",
-      [geometry, split, divisor, &kernels = float_kernels()](const KernelArgs& args) {
-        const T* x = input<T>(args, 0);
-        T* out = output<T>(args, 0);
-        auto* partial = static_cast<Accumulator*>(args.workspace);
-        const int64_t inner = geometry.inner;
-        parallel_each(geometry.outer * split.pieces, split.rows * inner, [&](int64_t task) {
-          const int64_t first = task % split.pieces * split.rows;
-          const int64_t rows = std::min(split.rows, geometry.reduce - first);
-          const T* from = x + (task / split.pieces * geometry.reduce + first) * inner;
-          if (inner == 1) {
-            partial[task] = reduce_row<T, Op>(kernels, from, rows);
-          } else if constexpr (std::is_same_v<Op, Sum<float>>) {
-            sum_float_columns(kernels, from, rows, inner, partial + task * inner);
-          } else {
-            reduce_columns<T, Op>(from, rows, inner, partial + task * inner);
-          }
-        });
-        parallel_each(geometry.outer * inner, 1, [&](int64_t i) {
-          const Accumulator* from = partial + i / inner * split.pieces * inner + i % inner;
-          Accumulator value = from[0];
-          for (int64_t piece = 1; piece < split.pieces; ++piece) {
-            value = Op::combine(value, from[piece * inner]);
-          }
-          out[i] = finish<T>(value, divisor);
-        });
-      },
-      align_up(partials * static_cast<int64_t>(sizeof(Accumulator))));
-}
-
 int64_t offset_of(int64_t linear, const Shape& extents, const Shape& strides) {
   int64_t offset = 0;
   for (size_t d = extents.size(); d-- > 0;) {
@@ -77,23 +21,153 @@ int64_t offset_of(int64_t linear, const Shape& extents, const Shape& strides) {
   return offset;
 }
 
-// Reduced axes that are not neighbours: each output element by itself.
+// Offsets of so many blocks are computed once.
+constexpr int64_t kListedBlocks = 1024;
+
+// Kept and reduced axes take turns. The last kept one, where nothing is reduced behind it, makes
+// the columns: `lines` results have so many, and `rows` neighbouring rows of them are a block.
+// A result is of all blocks that the other reduced axes count.
+struct ReducePlan {
+  explicit ReducePlan(const ReduceGeometry& geometry)
+      : line_extents(geometry.kept_extents),
+        line_strides(geometry.kept_strides),
+        block_extents(geometry.reduced_extents),
+        block_strides(geometry.reduced_strides),
+        rows(block_extents.back()) {
+    if (line_strides.back() == 1 && block_strides.back() > 1) {
+      columns = line_extents.back();
+      line_extents.pop_back();
+      line_strides.pop_back();
+    }
+    block_extents.pop_back();
+    block_strides.pop_back();
+    lines = columns == 0 ? 0 : geometry.outputs / columns;
+    blocks = rows == 0 ? 1 : geometry.reduce / rows;
+    for (int64_t b = 0; b < std::min(blocks, kListedBlocks); ++b) {
+      block_offsets.push_back(offset_of(b, block_extents, block_strides));
+    }
+    split();
+  }
+
+  int64_t block_offset(int64_t block) const {
+    return block < kListedBlocks ? block_offsets[block]
+                                 : offset_of(block, block_extents, block_strides);
+  }
+
+  Shape line_extents, line_strides;
+  Shape block_extents, block_strides;
+  int64_t lines = 1, columns = 1;
+  int64_t blocks = 1, rows = 1;
+  std::vector<int64_t> block_offsets;  // of the first ones
+  // What a line reduces is cut into pieces: of blocks where there are several, of rows otherwise.
+  int64_t pieces = 1, piece_length = 1;
+
+ private:
+  void split() {
+    constexpr int64_t kPieceElements = 32768;
+    constexpr int64_t kEnoughTasks = 64;
+    const int64_t length = blocks > 1 ? blocks : rows;
+    const int64_t work = blocks * rows * columns;
+    piece_length = length;
+    if (lines >= kEnoughTasks || work < 2 * kPieceElements) return;
+    const int64_t wanted = std::min(work / kPieceElements, (kEnoughTasks + lines - 1) / lines);
+    piece_length = (length + wanted - 1) / wanted;
+    pieces = (length + piece_length - 1) / piece_length;
+  }
+};
+
+// A row that is so short is not worth a call.
+constexpr int64_t kShortRow = 16;
+
+// out (columns) is combined with the columns of x (rows, columns).
 template <typename T, typename Op>
-std::unique_ptr<Kernel> make_general_reduce(const ReduceGeometry& geometry, double divisor) {
+void combine_block(const FloatKernels& kernels, const T* x, int64_t rows, int64_t columns,
+                   typename Op::Accumulator* out) {
+  if (columns > 1) {
+    if constexpr (std::is_same_v<Op, Sum<float>>) {
+      add_float_columns(kernels, x, rows, columns, out);
+    } else {
+      combine_columns<T, Op>(x, rows, columns, out);
+    }
+  } else if (rows >= kShortRow) {
+    out[0] = Op::combine(out[0], reduce_row<T, Op>(kernels, x, rows));
+  } else {
+    for (int64_t i = 0; i < rows; ++i) out[0] = Op::combine(out[0], Op::load(x[i]));
+  }
+}
+
+// Combines one piece of what a line reduces.
+template <typename T, typename Op>
+void reduce_piece(const ReducePlan& plan, const FloatKernels& kernels, const T* line, int64_t piece,
+                  typename Op::Accumulator* to) {
+  const int64_t first = piece * plan.piece_length;
+  std::fill(to, to + plan.columns, Op::initial());
+  if (plan.blocks == 1) {
+    const int64_t rows = std::min(plan.piece_length, plan.rows - first);
+    combine_block<T, Op>(kernels, line + first * plan.columns, rows, plan.columns, to);
+    return;
+  }
+  const int64_t end = std::min(plan.blocks, first + plan.piece_length);
+  for (int64_t b = first; b < end; ++b) {
+    combine_block<T, Op>(kernels, line + plan.block_offset(b), plan.rows, plan.columns, to);
+  }
+}
+
+// So many columns have their sums on the stack, where no pieces have to be put together.
+constexpr int64_t kColumnsOnStack = 512;
+
+template <typename T, typename Op>
+std::unique_ptr<Kernel> make_reduce(const ReduceGeometry& geometry, double divisor) {
   using Accumulator = typename Op::Accumulator;
-  return make_kernel("kerascnn reduce", [geometry, divisor](const KernelArgs& args) {
+  const ReducePlan plan(geometry);
+  const bool is_on_stack = plan.pieces == 1 && plan.columns <= kColumnsOnStack;
+  const int64_t partials = is_on_stack ? 0 : plan.lines * plan.pieces * plan.columns;
+  return make_kernel(
+      "kerascnn reduce",
+      [plan, is_on_stack, divisor, &kernels = float_kernels()](const KernelArgs& args) {
+        T* out = output<T>(args, 0);
+        auto* partial = static_cast<Accumulator*>(args.workspace);
+        const int64_t columns = plan.columns;
+        const int64_t work = plan.piece_length * (plan.blocks > 1 ? plan.rows : 1) * columns;
+        parallel_each(plan.lines * plan.pieces, work, [&](int64_t task) {
+          const int64_t line = task / plan.pieces;
+          const T* from = input<T>(args, 0) + offset_of(line, plan.line_extents, plan.line_strides);
+          Accumulator stack[kColumnsOnStack];
+          Accumulator* to = is_on_stack ? stack : partial + task * columns;
+          reduce_piece<T, Op>(plan, kernels, from, task % plan.pieces, to);
+          if (plan.pieces > 1) return;
+          for (int64_t j = 0; j < columns; ++j) {
+            out[line * columns + j] = finish<T>(to[j], divisor);
+          }
+        });
+        if (plan.pieces == 1) return;
+        parallel_each(plan.lines * columns, plan.pieces, [&](int64_t i) {
+          const Accumulator* from = partial + i / columns * plan.pieces * columns + i % columns;
+          Accumulator value = from[0];
+          for (int64_t piece = 1; piece < plan.pieces; ++piece) {
+            value = Op::combine(value, from[piece * columns]);
+          }
+          out[i] = finish<T>(value, divisor);
+        });
+      },
+      align_up(partials * static_cast<int64_t>(sizeof(Accumulator))));
+}
+
+// Short rows behind one another, as of a loss with few outputs: many make one task.
+template <typename T, typename Op>
+std::unique_ptr<Kernel> make_short_rows(const ReduceGeometry& geometry, double divisor) {
+  return make_kernel("kerascnn reduce", [count = geometry.outer, length = geometry.reduce,
+                                         divisor](const KernelArgs& args) {
     const T* x = input<T>(args, 0);
     T* out = output<T>(args, 0);
-    const int64_t length = geometry.reduced_extents.back();
-    const int64_t step = geometry.reduced_strides.back();
-    parallel_each(geometry.outputs, geometry.reduce, [&](int64_t o) {
-      const T* base = x + offset_of(o, geometry.kept_extents, geometry.kept_strides);
-      Accumulator value = Op::initial();
-      for (int64_t r = 0; r < geometry.reduce; r += length) {
-        const T* from = base + offset_of(r, geometry.reduced_extents, geometry.reduced_strides);
-        for (int64_t i = 0; i < length; ++i) value = Op::combine(value, Op::load(from[i * step]));
+    parallel_for(count, grain_of(length), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        typename Op::Accumulator value = Op::initial();
+        for (int64_t i = 0; i < length; ++i) {
+          value = Op::combine(value, Op::load(x[row * length + i]));
+        }
+        out[row] = finish<T>(value, divisor);
       }
-      out[o] = finish<T>(value, divisor);
     });
   });
 }
@@ -140,8 +214,10 @@ std::unique_ptr<Kernel> plan_reduce(const PlanRequest& request, bool is_mean) {
     if constexpr (std::is_same_v<Op<T>, Sum<float>>) {
       if (is_sum_of_groups(geometry)) return make_sum_of_groups(geometry, divisor);
     }
-    return geometry.is_simple ? make_simple_reduce<T, Op<T>>(geometry, divisor)
-                              : make_general_reduce<T, Op<T>>(geometry, divisor);
+    const bool has_short_rows =
+        geometry.is_simple && geometry.inner == 1 && geometry.reduce < kShortRow;
+    return has_short_rows ? make_short_rows<T, Op<T>>(geometry, divisor)
+                          : make_reduce<T, Op<T>>(geometry, divisor);
   });
 }
 

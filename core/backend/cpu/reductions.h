@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <numeric>
 #include <type_traits>
 
 #include "core/backend/cpu/float_kernels.h"
@@ -95,19 +94,14 @@ void combine_columns(const T* x, int64_t rows, int64_t inner, typename Op::Accum
   }
 }
 
-template <typename T, typename Op>
-void reduce_columns(const T* x, int64_t rows, int64_t inner, typename Op::Accumulator* out) {
-  std::fill(out, out + inner, Op::initial());
-  combine_columns<T, Op>(x, rows, inner, out);
-}
-
 // A matrix of narrow rows as one of fewer, wider rows, so that vectors are full: so many of its
 // rows are one of the other's.
 constexpr int64_t kNarrowRow = 64;
 constexpr int64_t kWidestVector = 16;
 inline int64_t rows_folded(int64_t rows, int64_t columns) {
   if (columns >= kNarrowRow) return 1;
-  return std::max<int64_t>(1, std::min(rows, kWidestVector / std::gcd(kWidestVector, columns)));
+  const int64_t power_of_two = std::min(kWidestVector, columns & -columns);  // that divides both
+  return std::max<int64_t>(1, std::min(rows, kWidestVector / power_of_two));
 }
 
 // out (inner) += the sums of the columns.

@@ -88,6 +88,17 @@ KERASCNN_INLINE Vec fma(Vec a, Vec b, Vec c) {
 #endif
 }
 
+// The sum of all lanes, by halves.
+KERASCNN_INLINE float sum_lanes(Vec value) {
+  typedef float Four __attribute__((vector_size(16)));
+  Four parts[kWidth / 4];
+  std::memcpy(parts, &value, sizeof(parts));
+  for (int half = kWidth / 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) parts[i] += parts[i + half];
+  }
+  return (parts[0][0] + parts[0][2]) + (parts[0][1] + parts[0][3]);
+}
+
 KERASCNN_INLINE ByteVec load_bytes(const uint8_t* from, int64_t count) {
   if (count >= kWidth) return *reinterpret_cast<const LooseByteVec*>(from);
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
