@@ -1,6 +1,9 @@
 // These kernels compute sparse cross-entropy from probabilities and from logits, and the gradients.
 // A label outside [0, classes) makes its row's loss NaN and its gradient NaN.
+#include <algorithm>
+#include <iterator>
 #include <limits>
+#include <span>
 
 #include "core/backend/cpu/float_kernels.h"
 #include "core/backend/cpu/kernel_util.h"
@@ -73,6 +76,13 @@ void loss_grad_row(const Row& row, compute_t<T> gy, const T* probabilities, T* g
   gx[row.label] = static_cast<T>(gy / sum - gy / x);
 }
 
+// `shifted` is the label's logit without the largest one, `sum` that of exp(logits - largest).
+template <typename C>
+C softmax_loss(const Row& row, C shifted, C sum) {
+  return row.epsilon == 0 ? element::log(sum) - shifted
+                          : clipped_loss(element::exp(shifted) / sum, row.epsilon);
+}
+
 template <typename T>
 void softmax_loss_row(const Row& row, const T* logits, T* loss, T* probabilities) {
   using C = compute_t<T>;
@@ -104,8 +114,7 @@ void softmax_loss_row(const Row& row, const T* logits, T* loss, T* probabilities
     }
   }
   if (!row.has_label()) return fill_nan(loss, 1);
-  *loss = static_cast<T>(row.epsilon == 0 ? element::log(sum) - shifted
-                                          : clipped_loss(element::exp(shifted) / sum, row.epsilon));
+  *loss = static_cast<T>(softmax_loss(row, shifted, sum));
 }
 
 template <typename T>
@@ -158,7 +167,68 @@ std::unique_ptr<Kernel> plan_sparse_cross_entropy_grad(const PlanRequest& reques
                    });
 }
 
+namespace {
+
+// Up to this many rows are computed together.
+constexpr int64_t kRowsTogether = 64;
+
+// As softmax_loss_row() and softmax_loss_grad_row() for each row; `weights` are null without the
+// gradient.
+void softmax_losses(std::span<const Row> rows, const float* logits, float* losses,
+                    float* probabilities, const float* weights, float* gradients) {
+  const int64_t first = rows[0].index, count = std::ssize(rows), classes = rows[0].classes;
+  float of_label[kRowsTogether], largest[kRowsTogether], sums[kRowsTogether];
+  // These are read now, because the probabilities may be written over the logits.
+  for (int64_t i = 0; i < count; ++i) {
+    const Row& row = rows[static_cast<size_t>(i)];
+    of_label[i] = row.has_label() ? row.of(logits)[row.label] : 0.0f;
+  }
+  float_kernels().softmax_rows(logits + first * classes, count, classes,
+                               probabilities + first * classes, largest, sums);
+  for (int64_t i = 0; i < count; ++i) {
+    const Row& row = rows[static_cast<size_t>(i)];
+    float* loss = losses + row.index;
+    if (row.has_label()) {
+      *loss = softmax_loss(row, of_label[i] - largest[i], sums[i]);
+    } else {
+      fill_nan(loss, 1);
+    }
+    if (weights == nullptr) continue;
+    softmax_loss_grad_row(row, weights[row.index], row.of(probabilities), row.of(gradients));
+  }
+}
+
+std::unique_ptr<Kernel> make_softmax_losses(const PlanRequest& request) {
+  const TensorSpec& spec = request.inputs[0];
+  const int64_t count = spec.shape[0], classes = spec.shape[1];
+  const bool has_gradient = request.inputs.size() == 3;
+  const double epsilon = request.attributes.get_double("epsilon");
+  const IntegerReader label_of = integer_reader(request, request.inputs[1].dtype);
+  return make_kernel("kerascnn softmax cross-entropy", [=](const KernelArgs& args) {
+    parallel_for(count, grain_of(kExpWork * classes), [&](int64_t begin, int64_t end) {
+      Row rows[kRowsTogether];
+      for (int64_t first = begin; first < end; first += kRowsTogether) {
+        const int64_t some = std::min(kRowsTogether, end - first);
+        for (int64_t i = 0; i < some; ++i) {
+          rows[i] = {first + i, classes, label_of(args.inputs[1], first + i), epsilon};
+        }
+        softmax_losses({rows, static_cast<size_t>(some)}, input<float>(args, 0),
+                       output<float>(args, 0), output<float>(args, 1),
+                       has_gradient ? input<float>(args, 2) : nullptr,
+                       has_gradient ? output<float>(args, 2) : nullptr);
+      }
+    });
+  });
+}
+
+}  // namespace
+
 std::unique_ptr<Kernel> plan_sparse_softmax_cross_entropy(const PlanRequest& request) {
+  const TensorSpec& scores = request.inputs[0];
+  if (scores.dtype == DType::Float32 && scores.shape[1] > 0 &&
+      scores.shape[1] <= kMostSoftmaxColumns) {
+    return make_softmax_losses(request);
+  }
   const bool has_gradient = request.inputs.size() == 3;
   return plan_rows(request, "kerascnn softmax cross-entropy", 0,
                    [has_gradient]<typename T>(Type<T>, const KernelArgs& args, const Row& row) {

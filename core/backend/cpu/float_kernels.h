@@ -57,6 +57,9 @@ struct PatchDots {
 };
 constexpr int64_t kMostDotFilters = 4;
 
+// Rows of softmax up to this length are computed several at a time.
+constexpr int64_t kMostSoftmaxColumns = 256;
+
 struct FloatKernels {
   const char* name;  // "avx512", "avx2", "plain"
 
@@ -87,6 +90,11 @@ struct FloatKernels {
   float (*minimum)(const float* x, int64_t count);
   // Sum of exp(x - shift). y, where not null, gets the summands, and may be x.
   float (*sum_exp)(const float* x, float shift, float* y, int64_t count);
+  // softmax of each row of x (rows, length), up to kMostSoftmaxColumns long: y, which may be x.
+  // `largest` and `sums` (rows) get the maxima and the sums of exp(x - maximum). NaN in a row makes
+  // its sum NaN.
+  void (*softmax_rows)(const float* x, int64_t rows, int64_t length, float* y, float* largest,
+                       float* sums);
   // The bits of the largest |x|. Infinity counts as larger than all numbers, and NaN as larger than
   // infinity.
   uint32_t (*largest_magnitude)(const float* x, int64_t count);

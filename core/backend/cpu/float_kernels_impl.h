@@ -332,6 +332,51 @@ float sum_exp(const float* x, float shift, float* y, int64_t count) {
   return combine_partials(partials, [](float a, float b) { return a + b; });
 }
 
+KERASCNN_INLINE float short_sum(const float* x, int64_t count) {
+  float partials[kPartials] = {};
+  int64_t i = 0;
+  for (; i + kPartials <= count; i += kPartials) {
+    for (int64_t k = 0; k < kPartials; ++k) partials[k] += x[i + k];
+  }
+  for (int64_t k = 0; i < count; ++i, ++k) partials[k] += x[i];
+  return combine_partials(partials, [](float a, float b) { return a + b; });
+}
+
+// The exponentials of several rows are one loop, whose vectors are full.
+void softmax_rows(const float* x, int64_t rows, int64_t length, float* y, float* largest,
+                  float* sums) {
+  constexpr int64_t kTerms = 4 * kMostSoftmaxColumns;
+  float terms[kTerms];
+  const int64_t most = kTerms / length;
+  for (int64_t first = 0; first < rows; first += most) {
+    const int64_t some = rows - first < most ? rows - first : most;
+    for (int64_t row = 0; row < some; ++row) {
+      const float* from = x + (first + row) * length;
+      float top = from[0];
+      if (length < kPartials) {
+        for (int64_t j = 1; j < length; ++j) top = from[j] > top ? from[j] : top;
+      } else {
+        top = maximum(from, length);
+      }
+      for (int64_t j = 0; j < length; ++j) terms[row * length + j] = from[j] - top;
+      largest[first + row] = top;
+    }
+    for (int64_t i = 0; i < some * length; ++i) terms[i] = host_math::exp(terms[i]);
+    for (int64_t row = 0; row < some; ++row) {
+      const float* of_row = terms + row * length;
+      float sum = 0;
+      if (length < kPartials) {
+        for (int64_t j = 0; j < length; ++j) sum += of_row[j];
+      } else {
+        sum = short_sum(of_row, length);
+      }
+      float* to = y + (first + row) * length;
+      for (int64_t j = 0; j < length; ++j) to[j] = of_row[j] / sum;
+      sums[first + row] = sum;
+    }
+  }
+}
+
 // Without the sign bit, the bits of floats are integers in the same order.
 uint32_t largest_magnitude(const float* x, int64_t count) {
   constexpr int kLanes = 4;  // as many maxima at a time as hide the latency of one
@@ -566,6 +611,7 @@ const FloatKernels kFloatKernels = {
     .maximum = maximum,
     .minimum = minimum,
     .sum_exp = sum_exp,
+    .softmax_rows = softmax_rows,
     .largest_magnitude = largest_magnitude,
     .scatter_convolution = scatter_convolution,
     .patch_dots = patch_dots,

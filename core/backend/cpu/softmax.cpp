@@ -1,4 +1,5 @@
 // softmax and log_softmax along one axis, and their gradients.
+#include <algorithm>
 #include <limits>
 
 #include "core/backend/cpu/float_kernels.h"
@@ -67,9 +68,42 @@ AxisGeometry softmax_geometry(const PlanRequest& request) {
   return axis_geometry(request.outputs[0].shape, request.attributes.get_int("axis"));
 }
 
+// Rows of up to kMostSoftmaxColumns.
+template <bool is_log>
+void softmax_rows(const float* x, float* y, int64_t rows, int64_t length) {
+  constexpr int64_t kRows = 64;
+  float largest[kRows], sums[kRows], probabilities[4 * kMostSoftmaxColumns];
+  const int64_t most = is_log ? std::min(kRows, 4 * kMostSoftmaxColumns / length) : kRows;
+  for (int64_t first = 0; first < rows; first += most) {
+    const int64_t some = std::min(most, rows - first);
+    const float* from = x + first * length;
+    float* to = y + first * length;
+    float_kernels().softmax_rows(from, some, length, is_log ? probabilities : to, largest, sums);
+    if constexpr (is_log) {
+      for (int64_t row = 0; row < some; ++row) sums[row] = element::log(sums[row]);
+      for (int64_t row = 0; row < some; ++row) {
+        for (int64_t j = 0; j < length; ++j) {
+          to[row * length + j] = from[row * length + j] - largest[row] - sums[row];
+        }
+      }
+    }
+  }
+}
+
 template <bool is_log>
 std::unique_ptr<Kernel> plan_forward(const PlanRequest& request) {
   const AxisGeometry geometry = softmax_geometry(request);
+  const bool is_float = request.inputs[0].dtype == DType::Float32;
+  if (is_float && geometry.inner == 1 && geometry.length > 0 &&
+      geometry.length <= kMostSoftmaxColumns) {
+    return make_kernel("kerascnn softmax", [geometry](const KernelArgs& args) {
+      const int64_t length = geometry.length;
+      parallel_for(geometry.outer, grain_of(kExpWork * length), [&](int64_t begin, int64_t end) {
+        softmax_rows<is_log>(input<float>(args, 0) + begin * length,
+                             output<float>(args, 0) + begin * length, end - begin, length);
+      });
+    });
+  }
   return dispatch_floating(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
     return make_kernel("kerascnn softmax", [geometry](const KernelArgs& args) {
       for_each_line(geometry, [&](int64_t at) {
