@@ -138,9 +138,9 @@ def test_padding_does_not_meet_what_is_not_finite(argument, value, rng):
     else:
         meets[3:, 3:, 0, 5] = True
     np.testing.assert_array_equal(np.isfinite(found), ~meets)
-    # oneDNN, which computes this, adds one product after the other. The k-th sum is about sqrt(k) and
-    # is rounded by up to 2^-24 of the next power of two: 5e-8 times the number of products in all, by
-    # the root of the sum of squares. Six times that is never reached.
+    # oneDNN, which computes this, adds one product after the other. The k-th sum is about sqrt(k),
+    # and is rounded by up to 2^-24 of the next power of two: by the root of the sum of squares that
+    # is 5e-8 times the number of products. Six times that is never reached.
     terms = inputs[1][..., 0].size
     np.testing.assert_allclose(found[~meets], wanted[~meets], rtol=0, atol=3e-7 * terms)
 

@@ -5,6 +5,7 @@
 #include "core/backend/cpu/conv2d_few_filters.h"
 #include "core/backend/cpu/conv2d_scatter.h"
 #include "core/backend/cpu/depthwise_wgrad.h"
+#include "core/backend/cpu/dilated_wgrad.h"
 #include "core/backend/cpu/epilogue.h"
 #include "core/backend/cpu/gemm.h"
 #include "core/backend/cpu/kernel_util.h"
@@ -185,18 +186,35 @@ std::unique_ptr<Kernel> make_generic_conv2d_wgrad(const Conv2DGeometry& g) {
       (parts * kernel_size + num_threads() * patches.size()) * static_cast<int64_t>(sizeof(T)));
 }
 
+#ifdef KERASCNN_WITH_ONEDNN
+// oneDNN's gradient of a kernel, or that of another convolution with the same sums, which it has
+// faster kernels for. Null where it has none.
+std::unique_ptr<Kernel> plan_onednn_wgrad(const PlanRequest& request, const Conv2DGeometry& g) {
+  const DType dtype = request.outputs[0].dtype;
+  const auto plan_other = [&](const Conv2DGeometry& other) {
+    const TensorSpec inputs[] = {{dtype, other.input_shape()}, {dtype, other.output_shape()}};
+    const TensorSpec outputs[] = {{dtype, other.kernel_shape()}};
+    return plan_onednn_wgrad({request.op, request.attributes, inputs, outputs}, other);
+  };
+  if (swaps_wgrad(g)) {
+    if (auto kernel = plan_other(swapped_geometry(g))) {
+      return make_swapped_wgrad(g, std::move(kernel));
+    }
+  }
+  auto kernel = onednn::plan_conv2d_wgrad(request, g);
+  // With AVX2 it unfolds the patches of dilated convolutions.
+  const bool unfolds = kernel != nullptr && kernel->description().find("gemm") != std::string::npos;
+  if (!unfolds || !has_phases(g)) return kernel;
+  auto phases = plan_other(phase_geometry(g));
+  if (phases == nullptr) return kernel;
+  return make_dilated_wgrad(g, std::move(phases), std::move(kernel));
+}
+#endif
+
 std::unique_ptr<Kernel> plan_any_wgrad(const PlanRequest& request, const Conv2DGeometry& g) {
 #ifdef KERASCNN_WITH_ONEDNN
   if (use_onednn(request, g)) {
-    if (swaps_wgrad(g)) {
-      const TensorSpec inputs[] = {request.inputs[1], request.inputs[0]};
-      const Conv2DGeometry swapped = swapped_geometry(g);
-      const TensorSpec outputs[] = {{request.outputs[0].dtype, swapped.kernel_shape()}};
-      auto kernel =
-          onednn::plan_conv2d_wgrad({request.op, request.attributes, inputs, outputs}, swapped);
-      if (kernel != nullptr) return make_swapped_wgrad(g, std::move(kernel));
-    }
-    if (auto kernel = onednn::plan_conv2d_wgrad(request, g)) return kernel;
+    if (auto kernel = plan_onednn_wgrad(request, g)) return kernel;
   }
 #endif
   return dispatch<float, double>(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
