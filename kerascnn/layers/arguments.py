@@ -19,11 +19,6 @@ def standardize_tuple(value: Any, n: int, name: str, allow_zero: bool = False) -
     return tuple(windows.sizes(value, n, name, lowest=0 if allow_zero else 1))
 
 
-def standardize_pair(value: Any, name: str, allow_zero: bool = False) -> tuple[int, ...]:
-    """One integer for both axes of an image, or one for each; else a ValueError."""
-    return standardize_tuple(value, 2, name, allow_zero)
-
-
 def positive_integer(value: Any, name: str) -> int:
     """An integer from 1 on; else a ValueError."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or operator.index(value) < 1:
