@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import _core, dtypes, tracing
-from kerascnn.ops import dispatch, elementwise, reduction, shaping
+from kerascnn.ops import dispatch, elementwise, joining, reduction, shaping
 from kerascnn.symbolic.operation import op
 
 __all__ = [
@@ -488,7 +488,7 @@ def glu(x: Any, axis: int = -1) -> Any:
         raise ValueError(
             f"glu: axis {axis} must exist and have an even size. Received: shape={tuple(x.shape)}"
         )
-    values, gates = shaping.split(x, 2, axis)
+    values, gates = joining.split(x, 2, axis)
     return elementwise.multiply(values, sigmoid(gates))
 
 

@@ -15,6 +15,7 @@ from kerascnn.ops import (
     diagonals,
     dispatch,
     elementwise,
+    joining,
     matrix_products,
     ranges,
     reduction,
@@ -165,7 +166,7 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -
         half = y.shape[-1] // 2
         product = elementwise.multiply(y[..., :half], y[..., half : 2 * half])
         rest = [y[..., 2 * half :]] if y.shape[-1] % 2 else []
-        y = shaping.concatenate([product, *rest], -1)
+        y = joining.concatenate([product, *rest], -1)
     sizes = [1 if a in axes else x.shape[a] for a in range(len(x.shape))]
     return shaping.reshape(y, sizes if keepdims else [x.shape[a] for a in kept])
 
