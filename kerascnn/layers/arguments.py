@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from kerascnn import random
+from kerascnn import seed_generators
 from kerascnn.ops import windows
 
 
@@ -26,11 +26,11 @@ def positive_integer(value: Any, name: str) -> int:
     return operator.index(value)
 
 
-def make_generator(seed: Any) -> random.SeedGenerator | None:
+def make_generator(seed: Any) -> seed_generators.SeedGenerator | None:
     """Makes a layer's own generator for a seed; for None returns that of the program."""
-    if seed is None or isinstance(seed, random.SeedGenerator):
+    if seed is None or isinstance(seed, seed_generators.SeedGenerator):
         return seed
-    return random.SeedGenerator(seed)
+    return seed_generators.SeedGenerator(seed)
 
 
 def standardize_padding(value: Any, allow_causal: bool = False) -> str:
