@@ -11,7 +11,8 @@ from kerascnn import naming, ops, trees
 from kerascnn.device import current as current_device
 from kerascnn.distribution import replicas
 from kerascnn.losses.alignment import ctc
-from kerascnn.losses.losses import LossFunctionWrapper, sparse_categorical_crossentropy
+from kerascnn.losses.crossentropy import sparse_categorical_crossentropy
+from kerascnn.losses.function_losses import LossFunctionWrapper
 from kerascnn.training.device_state import move_to
 from kerascnn.training.output_matching import (
     by_output,
