@@ -1,4 +1,7 @@
-"""Nested lists, tuples and dictionaries of tensors."""
+"""Nested lists, tuples and dictionaries of tensors, as the library walks them.
+
+The public functions, with the names, kinds and errors of `keras.tree`, are in `kerascnn.tree`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copying, casting, repeating and rearranging tensors: what `shaping` has not."""
+"""Copying, casting, repeating, turning and rolling tensors, and moving depth to space."""
 
 from __future__ import annotations
 

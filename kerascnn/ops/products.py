@@ -317,7 +317,10 @@ def dot_product_attention(
     (1, 2, 4, 8)
     """
     if flash_attention:
-        raise ValueError("dot_product_attention: flash_attention=True is not available.")
+        raise ValueError(
+            "dot_product_attention: flash_attention=True is not available. Leave it out: "
+            "device, dtype and shapes decide which kernel runs, with the same results."
+        )
     q, k, v = dispatch.operands(query, key, value, result=dtypes.float_result_type)
     if any(len(x.shape) != 4 for x in (q, k, v)):
         raise ValueError(

@@ -357,7 +357,7 @@ def _spread_weights(weights: Any, y: Any) -> Any:
 
 def _check_weights(weights: Any, y: Any) -> None:
     if y is None:
-        raise ValueError("sample_weight was given without y.")
+        raise ValueError("sample_weight was given without y: pass y, or leave it out.")
     if is_nested(weights) and len(trees.flatten(weights)) != len(trees.flatten(y)):
         raise ValueError(
             "Pass one sample_weight array for each array of y. Received "
