@@ -204,9 +204,7 @@ def dropout(
     >>> bool(keras.ops.all(rows == rows[:, :1]))
     True
     """
-    x = dispatch.convert(inputs)
-    if not dtypes.is_float(x.dtype):
-        x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
+    x = dispatch.convert_floating(inputs)
     if rate <= 0:
         return x
     if rate >= 1:
@@ -289,9 +287,7 @@ def categorical(logits: Any, num_samples: int, dtype: Any = "int32", seed: Seed 
     >>> classes.shape, sorted(set(classes.numpy().ravel().tolist()))
     ((1, 100), [0, 1])
     """
-    logits = dispatch.convert(logits)
-    if not dtypes.is_float(logits.dtype):
-        logits = dispatch.convert(logits, dtypes.float_result_type(logits.dtype))
+    logits = dispatch.convert_floating(logits)
     if len(logits.shape) != 2:
         raise ValueError(
             f"categorical: logits are (batch, classes). Received: shape={tuple(logits.shape)}"

@@ -172,6 +172,12 @@ def convert(x: Any, dtype: str | None = None, like: Any = None, device_name: Any
     return x if dtype is None or x.dtype == dtype else apply_one("cast", [x], {"dtype": dtype})
 
 
+def convert_floating(x: Any) -> Any:
+    """A tensor or value of an argument as `convert` gives it; integers and bool become `floatx`."""
+    x = convert(x)
+    return x if dtypes.is_float(x.dtype) else convert(x, dtypes.float_result_type(x.dtype))
+
+
 def whole_sizes(name: str, sizes: Any) -> list[int]:
     """The sizes of a shape; one alone is that of a vector.
 
