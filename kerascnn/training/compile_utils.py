@@ -22,8 +22,8 @@ from kerascnn.training.output_matching import (
     part_of,
     per_output,
 )
-from kerascnn.training.structure import at_path, is_nested, paths
 from kerascnn.training.target_shapes import check_target_shape
+from kerascnn.trees import at_path, is_nested, paths
 
 
 class OutputLoss(NamedTuple):
