@@ -161,7 +161,7 @@ class CompileLoss:
         self.built = True
 
     def _given(self, y_pred: Any) -> list[tuple[tuple, Any, Any]]:
-        """Yields (path, the given loss, its weight) for each loss."""
+        """Returns (path, the given loss, its weight) for each loss."""
         found = by_output(self._user_loss, y_pred, self._names, "loss")
         if not is_nested(self._user_weights):
             return [(path, loss, self._user_weights) for path, loss in found]
