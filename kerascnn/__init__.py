@@ -104,7 +104,7 @@ from kerascnn.versions import __version__, show_versions, version  # noqa: E402
 
 former_names.install()
 __getattr__ = former_names.module_getattr(__name__)
-_core.set_allow_tf32(config.tf32())  # the core does not read the environment
+_core.set_allow_tf32(config.tf32())  # for ops that run at once
 
 DeviceError = _core.DeviceError
 OutOfMemoryError = _core.OutOfMemoryError

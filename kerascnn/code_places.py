@@ -77,11 +77,11 @@ def _is_library(module: Any) -> bool:
 
 
 def _named(function: FunctionType, code: CodeType) -> Iterator[tuple[Any, str, int]]:
-    """Returns what a function's code names, if it is known; `a.b.c` works for modules a, b."""
+    """Yields what a function's code names, if it is known; `a.b.c` works for modules a, b."""
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=False))
     local: dict[str, Any] = {}
     value, imported = _NOT_KNOWN, _NOT_KNOWN
-    numbers = _numbers(code)
+    lines = _lines(code)
     for instruction in dis.get_instructions(code):
         kind, name = instruction.opname, instruction.argval
         before, value = value, _NOT_KNOWN
@@ -101,14 +101,14 @@ def _named(function: FunctionType, code: CodeType) -> Iterator[tuple[Any, str, i
         elif kind in ("CACHE", "PRECALL", "NOP"):
             value = before
         if value is not _NOT_KNOWN and not kind.startswith("IMPORT"):
-            yield value, code.co_filename, numbers.get(instruction.offset, code.co_firstlineno)
+            yield value, code.co_filename, lines.get(instruction.offset, code.co_firstlineno)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _named(function, constant)
 
 
-def _numbers(code: CodeType) -> dict[int, int]:
-    """Yields the line of each instruction."""
+def _lines(code: CodeType) -> dict[int, int]:
+    """Returns the line of each instruction, by the instruction's offset."""
     return {
         offset: number
         for start, end, number in code.co_lines()

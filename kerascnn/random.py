@@ -1,8 +1,6 @@
-"""Random numbers, drawn on the device by a counter-based generator (Philox 4x32-10).
+"""Random numbers of several distributions, drawn on the device by a counter-based generator.
 
-A generator's state is a variable {seed, counter}. At once, each draw moves the counter on; in a
-compiled step every draw has a stream of its own and the counter moves once per step, so that no two
-draws and no two steps share numbers, and a seed makes all of them repeatable.
+The generator is Philox 4x32-10; `kerascnn.seed_generators` has its states and seeds.
 Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011.
 """
 
@@ -10,17 +8,15 @@ from __future__ import annotations
 
 import math
 import operator
-import random as _python_random
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from kerascnn import _core, dtypes, naming, tracing
-from kerascnn.distribution import replicas
+from kerascnn import dtypes
 from kerascnn.ops import dispatch, elementwise, functions, reduction, shaping, sorting
+from kerascnn.seed_generators import Seed, SeedGenerator, draw, split_seed
 from kerascnn.symbolic.operation import op
-from kerascnn.variable import Variable, current_scope
 
 __all__ = [
     "SeedGenerator",
@@ -35,214 +31,6 @@ __all__ = [
     "truncated_normal",
     "uniform",
 ]
-
-Seed = Any  # an integer, a SeedGenerator, or None for the program's generator
-
-
-class SeedGenerator:
-    """A source of random numbers with a state of its own.
-
-    Args:
-        seed: An integer from 0 on; None picks one at random (`utils.set_random_seed` fixes it).
-        name: By default seed_generator, seed_generator_1, ...
-
-    Raises:
-        ValueError: for a seed that is negative or no integer.
-
-    Example:
-
-    >>> import kerascnn as keras
-    >>> draw = lambda: keras.random.uniform((2,), seed=keras.random.SeedGenerator(7)).numpy()
-    >>> bool((draw() == draw()).all())
-    True
-    """
-
-    def __init__(self, seed: int | None = None, name: str | None = None, **kwargs: Any) -> None:
-        if kwargs:
-            raise ValueError(f"Unrecognized keyword arguments: {kwargs}")
-        if seed is None:
-            seed = make_default_seed()
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-            raise ValueError(f"A seed must be an integer from 0 on. Received: seed={seed!r}")
-        self.name = name or naming.auto_name("seed_generator")
-        self._initial_seed = int(seed)
-        self.state = _state(int(seed), f"{self.name}/seed_generator_state")
-
-    def state_on(self, device_name: str) -> Variable:
-        """Returns the state, which moves to the device if it is elsewhere."""
-        if self.state.device != device_name:
-            seed, counter = (int(v) for v in self.state._held())
-            self.state = _state(seed, self.state.path, device_name, counter)
-        return self.state
-
-    def next(self, ordered: bool = True) -> int:
-        """A new seed, and the counter moved on by one.
-
-        Args:
-            ordered: Kept for Keras' signature: all draws are in order.
-        """
-        seed, counter = (int(v) for v in self.state.numpy())
-        self.state.assign(np.array([seed, counter + 1], np.int64))
-        return int(np.random.SeedSequence([seed, counter]).generate_state(1)[0])
-
-    def get_config(self) -> dict[str, Any]:
-        """The arguments that make another one like it; values of JSON.
-
-        Returns:
-            A dictionary, which `from_config` takes.
-        """
-        return {"seed": self._initial_seed}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> SeedGenerator:
-        """Makes one of what `get_config` returned.
-
-        Args:
-            config: The dictionary.
-        """
-        return cls(**config)
-
-
-class _GlobalGenerator:
-    """The generator for calls without a seed; it has a state on each device that draws."""
-
-    def __init__(self) -> None:
-        self.seed: int | None = None
-        self.states: dict[str, Variable] = {}
-
-    def state_on(self, device_name: str) -> Variable:
-        if self.seed is None:
-            self.seed = make_default_seed()
-        if device_name not in self.states:
-            name = "global_seed_generator_state"
-            self.states[device_name] = _state(self.seed, name, device_name)
-        return self.states[device_name]
-
-    def restore(self, device_name: str, seed: int, counter: int) -> None:
-        """Goes on on a device where a generator of another process was."""
-        self.seed = seed
-        self.state_on(device_name).assign(np.array([seed, counter], np.int64))
-
-    def reset(self, seed: int) -> None:
-        """Starts anew in place, so that programs that are compiled already use the new seed too."""
-        self.seed = seed
-        for state in self.states.values():
-            state.assign(np.array([seed, 0], np.int64))
-
-
-_global_generator = _GlobalGenerator()
-
-
-def global_state(device_name: str | None = None) -> Variable:
-    """The state of the generator that is used where no seed is given, int64 (2,) {seed, counter}.
-
-    Args:
-        device_name: Each device has one; by default that of the current device.
-    """
-    from kerascnn.device import current
-
-    return _global_generator.state_on(device_name or current())
-
-
-def global_places() -> dict[str, list[int]]:
-    """Returns the seed and the counter of the generator that is used where no seed is given, for
-    each device that has drawn from it.
-    """
-    states = _global_generator.states
-    return {device: [int(n) for n in state.numpy()] for device, state in states.items()}
-
-
-def global_seed() -> int | None:
-    """Returns the seed of that generator, or None before its first draw."""
-    return _global_generator.seed
-
-
-def restore_global_places(places: dict[str, list[int]]) -> None:
-    """Makes that generator go on where `global_places` found it.
-
-    Args:
-        places: What `global_places` returned. Devices that are not there are left out.
-    """
-    usable = {name for name, is_usable, _ in _core.list_devices() if is_usable}
-    for device, (seed, counter) in places.items():
-        if device in usable:
-            _global_generator.restore(device, int(seed), int(counter))
-
-
-_num_default_seeds = 0
-
-
-def num_default_seeds() -> int:
-    """Returns how many seeds were taken from Python's generator so far."""
-    return _num_default_seeds
-
-
-def make_default_seed() -> int:
-    """A seed from Python's generator, which `utils.set_random_seed` fixes."""
-    global _num_default_seeds
-    _num_default_seeds += 1
-    return _python_random.randint(1, int(1e9))
-
-
-def reset_global_generator(seed: int) -> None:
-    """Starts the generator that is used where no seed is given anew."""
-    _global_generator.reset(seed)
-
-
-def _state(seed: int, path: str, device_name: str | None = None, counter: int = 0) -> Variable:
-    *scopes, name = path.split("/")
-    with naming.absolute_scope(tuple(scopes)):
-        return Variable(
-            np.array([seed, counter], np.int64), trainable=False, name=name, device_name=device_name
-        )
-
-
-def _draw(name: str, inputs: list[Any], attributes: dispatch.Attributes, seed: Seed) -> Any:
-    """Runs or records one op that draws from the state of `seed`."""
-    trace = tracing.current()
-    like = dispatch.first_tensor(*inputs)
-    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
-        # A number is a new generator each time, so every draw with it gives the same numbers.
-        rng = dispatch.convert(np.array([int(seed), 0], np.int64), like=like)
-        return dispatch.apply_one(name, [*inputs, rng], {**attributes, "stream": 0})
-    if seed is not None and not isinstance(seed, SeedGenerator):
-        raise ValueError(
-            f"`seed` must be an integer, a keras.random.SeedGenerator or None. Received: {seed!r}"
-        )
-    if seed is not None and (scope := current_scope()) is not None and scope.holds(seed.state.core):
-        # The state is a value, which advances in a trace as it does in eager calls.
-        return _draw_from(seed.state, name, inputs, attributes)
-    if trace is not None:
-        if seed is None:
-            state = global_state(trace.device)
-        else:
-            state = seed.state if trace.scratch else seed.state_on(trace.device)
-        rng, stream = trace.draw(state)
-        stream = replicas.own_stream(stream)
-        return dispatch.apply_one(name, [*inputs, rng], {**attributes, "stream": stream})
-    where = None if like is None else like.device
-    if seed is None:
-        state = global_state(where)
-    else:
-        state = seed.state if where is None else seed.state_on(where)
-    streams = tracing.current_streams()
-    if streams is not None:
-        stream = replicas.own_stream(streams.next_stream(state))
-        return dispatch.apply_one(name, [*inputs, state.value], {**attributes, "stream": stream})
-    return _draw_from(state, name, inputs, attributes)
-
-
-def _draw_from(
-    state: Variable, name: str, inputs: list[Any], attributes: dispatch.Attributes
-) -> Any:
-    """Runs an op that draws, and advances the state."""
-    rng = state.value
-    if _core.is_recording() and isinstance(rng, _core.Tensor):
-        # The gradient of dropout reads the state again, which has advanced by then.
-        rng = rng.copy()
-    result = dispatch.apply_one(name, [*inputs, rng], {**attributes, "stream": 0})
-    state.assign(dispatch.apply_one("random_advance", [state.value], {"amount": 1}))
-    return result
 
 
 def _sizes(shape: Sequence[int]) -> list[int]:
@@ -293,7 +81,7 @@ def uniform(
         "minval": float(minval),
         "maxval": float(maxval),
     }
-    return _draw("random_uniform", [], attributes, seed)
+    return draw("random_uniform", [], attributes, seed)
 
 
 def normal(
@@ -334,7 +122,7 @@ def normal(
         "mean": float(mean),
         "stddev": float(stddev),
     }
-    return _draw("random_normal", [], attributes, seed)
+    return draw("random_normal", [], attributes, seed)
 
 
 def randint(
@@ -416,19 +204,17 @@ def dropout(
     >>> bool(keras.ops.all(rows == rows[:, :1]))
     True
     """
-    x = dispatch.convert(inputs)
-    if not dtypes.is_float(x.dtype):
-        x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
+    x = dispatch.convert_floating(inputs)
     if rate <= 0:
         return x
     if rate >= 1:
         return elementwise.multiply(x, 0.0)
     if noise_shape is None:
-        return _draw("dropout", [x], {"rate": float(rate)}, seed)
+        return draw("dropout", [x], {"rate": float(rate)}, seed)
     sizes = [n if m is None else int(m) for n, m in zip(x.shape, noise_shape, strict=True)]
     keep = 1.0 - float(rate)
     attributes = {"shape": sizes, "dtype": x.dtype, "p": keep}
-    mask = _draw("random_bernoulli", [], attributes, seed)
+    mask = draw("random_bernoulli", [], attributes, seed)
     return elementwise.multiply(x, elementwise.multiply(mask, 1.0 / keep))
 
 
@@ -501,9 +287,7 @@ def categorical(logits: Any, num_samples: int, dtype: Any = "int32", seed: Seed 
     >>> classes.shape, sorted(set(classes.numpy().ravel().tolist()))
     ((1, 100), [0, 1])
     """
-    logits = dispatch.convert(logits)
-    if not dtypes.is_float(logits.dtype):
-        logits = dispatch.convert(logits, dtypes.float_result_type(logits.dtype))
+    logits = dispatch.convert_floating(logits)
     if len(logits.shape) != 2:
         raise ValueError(
             f"categorical: logits are (batch, classes). Received: shape={tuple(logits.shape)}"
@@ -595,7 +379,7 @@ def _gamma_factors(alpha: Any, shape: Sequence[int], work: str, seed: Seed) -> t
     c = elementwise.reciprocal(elementwise.sqrt(elementwise.multiply(d, 9.0)))
     # More than 95 of 100 tries are accepted. After eight, one element in 10^10 is left without one.
     tries = [_GAMMA_TRIES, *sizes]
-    generator = _split(seed, 3)
+    generator = split_seed(seed, 3)
     x = normal(tries, dtype=work, seed=generator[0])
     u = elementwise.maximum(uniform(tries, dtype=work, seed=generator[1]), 1e-30)
     root = elementwise.add(elementwise.multiply(c, x), 1.0)
@@ -620,14 +404,6 @@ def _gamma_factors(alpha: Any, shape: Sequence[int], work: str, seed: Seed) -> t
 
 
 _GAMMA_TRIES = 8
-
-
-def _split(seed: Seed, count: int) -> list[Seed]:
-    """Makes seeds for several draws: of a generator, or several numbers from one."""
-    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
-        words = np.random.SeedSequence(int(seed)).generate_state(count)
-        return [int(word) for word in words]
-    return [seed] * count
 
 
 def beta(shape: Sequence[int], alpha: Any, beta: Any, dtype: Any = None, seed: Seed = None) -> Any:
@@ -664,7 +440,7 @@ def _beta(alpha: Any, beta: Any, shape: Sequence[int], dtype: Any, seed: Seed) -
     name = _floating(dtype)
     work = "float32" if name in ("float16", "bfloat16") else name
     logs = []
-    for parameter, own_seed in zip((alpha, beta), _split(seed, 2), strict=True):
+    for parameter, own_seed in zip((alpha, beta), split_seed(seed, 2), strict=True):
         large, share, exponent = _gamma_factors(parameter, shape, work, own_seed)
         tail = elementwise.multiply(elementwise.log(share), exponent)
         logs.append(elementwise.add(elementwise.log(elementwise.maximum(large, 1e-30)), tail))

@@ -59,7 +59,6 @@ _FUNCTION_PLACES = (
     "kerascnn.regularizers",
     "kerascnn.constraints",
 )
-_NOT_FOUND = object()
 
 
 class DeserializationError(ValueError, TypeError):

@@ -1,9 +1,17 @@
-"""Nested lists, tuples and dictionaries of tensors."""
+"""Nested lists, tuples and dictionaries of tensors, as the library walks them.
+
+The public functions, with the names, kinds and errors of `keras.tree`, are in `kerascnn.tree`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
+
+
+def is_nested(value: Any) -> bool:
+    """Tells whether `value` is a list, tuple or dictionary."""
+    return isinstance(value, (list, tuple, dict))
 
 
 def leaves(structure: Any) -> Iterator[Any]:
@@ -75,6 +83,26 @@ def _build(part: Any, items: Iterator[Any]) -> Any:
         values = [_build(item, items) for item in part]
         return type(part)(*values) if hasattr(part, "_fields") else type(part)(values)
     return next(items)
+
+
+def paths(structure: Any, prefix: tuple = ()) -> list[tuple]:
+    """Returns the path of keys and indices to each thing, in the order of `flatten`.
+
+    >>> paths({"a": [0, 0]})
+    [('a', 0), ('a', 1)]
+    """
+    if isinstance(structure, dict):
+        return [p for key in sorted(structure) for p in paths(structure[key], (*prefix, key))]
+    if isinstance(structure, (list, tuple)):
+        return [p for i, item in enumerate(structure) for p in paths(item, (*prefix, i))]
+    return [prefix]
+
+
+def at_path(structure: Any, path: tuple) -> Any:
+    """Returns the part of `structure` at `path`; raises what indexing raises if there is none."""
+    for key in path:
+        structure = structure[key]
+    return structure
 
 
 def map_shapes(function: Callable[[tuple[int | None, ...]], Any], structure: Any) -> Any:

@@ -114,7 +114,7 @@ class BackupAndRestore(Callback):
                 "BackupAndRestore needs a model that is built before fit: give it a keras.Input, "
                 f"or call it on a batch of data. Model '{self.model.name}' is not built."
             )
-        from kerascnn.training.training import Training
+        from kerascnn.training.resumption import Training
 
         self._batches_since_saving = self._last_batch = 0
         self._own_loop = Training(self.model)

@@ -181,7 +181,10 @@ class CallbackList(Callback):
     def _end(self) -> None:
         self._open_blocks -= 1
         if self._open_blocks < 0:
-            raise ValueError("The end of a training, test or prediction that was never begun.")
+            raise ValueError(
+                "A training, test or prediction ended that had not begun: each `on_train_end`, "
+                "`on_test_end` or `on_predict_end` belongs to a call of its `..._begin`."
+            )
 
     def on_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         self._call("on_batch_begin", batch, logs)

@@ -7,7 +7,7 @@ import numpy as np
 
 
 def optimizers_of(model: Any) -> Iterator[tuple[str, Any]]:
-    """Returns each optimizer with its log key: "learning_rate", or those of a `MultiOptimizer`."""
+    """Yields each optimizer with its log key: "learning_rate", or those of a `MultiOptimizer`."""
     several = getattr(model.optimizer, "optimizers", None)
     if several is None:
         yield "learning_rate", model.optimizer

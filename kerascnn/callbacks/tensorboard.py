@@ -88,7 +88,6 @@ class TensorBoard(Callback):
         self._writers: dict[str, Any] = {}
         self._file = ""  # the name of the files of this training, one for each writer
         self._train_batch = 0
-        self._test_batch = 0
         self._iterations_before = 0
         self._epoch_start = self._batch_start = time.perf_counter()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import random, trees
+from kerascnn import seed_generators, trees
 from kerascnn.data import cardinality, elements, passes
 from kerascnn.data.cardinality import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, check_size
 from kerascnn.ops import dispatch
@@ -400,7 +400,7 @@ class Dataset:
             name: Without effect.
         """
         size = 2**62 if buffer_size is None else check_size("buffer_size", buffer_size)
-        seed = random.make_default_seed() if seed is None else seed
+        seed = seed_generators.make_default_seed() if seed is None else seed
         return self._derived(passes.Shuffled(size, seed, reshuffle_each_iteration))
 
     def prefetch(self, buffer_size: int, name: str | None = None) -> Dataset:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kerascnn import random, trees
+from kerascnn import seed_generators, trees
 from kerascnn.data import elements
 from kerascnn.data.ahead import made_ahead
 from kerascnn.data.assembly import PIECE, Assembly
@@ -417,5 +417,5 @@ class IndexedDataset(Dataset):
             or not reshuffle_each_iteration
         ):
             return super().shuffle(buffer_size, seed, reshuffle_each_iteration)
-        seed = random.make_default_seed() if seed is None else seed
+        seed = seed_generators.make_default_seed() if seed is None else seed
         return self._like(shuffle=True, seed=seed)

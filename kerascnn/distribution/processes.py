@@ -100,13 +100,13 @@ def patience() -> float:
 
 def _share_seed(engine: Any) -> None:
     """Makes random generators the same where they differ, by a seed of the first process."""
-    from kerascnn import random, utils
+    from kerascnn import seed_generators, utils
 
     kind, keys, place, *_ = np.random.get_state()  # noqa: NPY002
     mine = (
         python_random.getstate(),
         (kind, np.asarray(keys).tobytes(), place),
-        random.global_seed(),
+        seed_generators.global_seed(),
     )
     proposal = int(np.random.SeedSequence().generate_state(1)[0])
     found = engine.gather_objects((mine, proposal))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import random, serialization
+from kerascnn import random, seed_generators, serialization
 from kerascnn.initializers.initializer import Initializer
 
 # The standard deviation of a normal distribution that is cut off at two standard deviations.
@@ -37,7 +37,7 @@ class RandomInitializer(Initializer):
     def __init__(self, seed: Any = None) -> None:
         self._config_seed = seed
         if seed is None:
-            seed = random.make_default_seed()
+            seed = seed_generators.make_default_seed()
         elif isinstance(seed, dict):
             seed = serialization.deserialize_object(seed, place="kerascnn.random")
         elif not isinstance(seed, (int, np.integer, random.SeedGenerator)):

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from kerascnn import random
+from kerascnn import seed_generators
 from kerascnn.ops import windows
 
 
@@ -19,11 +19,6 @@ def standardize_tuple(value: Any, n: int, name: str, allow_zero: bool = False) -
     return tuple(windows.sizes(value, n, name, lowest=0 if allow_zero else 1))
 
 
-def standardize_pair(value: Any, name: str, allow_zero: bool = False) -> tuple[int, ...]:
-    """One integer for both axes of an image, or one for each; else a ValueError."""
-    return standardize_tuple(value, 2, name, allow_zero)
-
-
 def positive_integer(value: Any, name: str) -> int:
     """An integer from 1 on; else a ValueError."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or operator.index(value) < 1:
@@ -31,11 +26,11 @@ def positive_integer(value: Any, name: str) -> int:
     return operator.index(value)
 
 
-def make_generator(seed: Any) -> random.SeedGenerator | None:
+def make_generator(seed: Any) -> seed_generators.SeedGenerator | None:
     """Makes a layer's own generator for a seed; for None returns that of the program."""
-    if seed is None or isinstance(seed, random.SeedGenerator):
+    if seed is None or isinstance(seed, seed_generators.SeedGenerator):
         return seed
-    return random.SeedGenerator(seed)
+    return seed_generators.SeedGenerator(seed)
 
 
 def standardize_padding(value: Any, allow_causal: bool = False) -> str:

@@ -99,7 +99,10 @@ class GroupedQueryAttention(Layer):
                 f"num_query_heads={num_query_heads}, num_key_value_heads={num_key_value_heads}"
             )
         if flash_attention:
-            raise ValueError("GroupQueryAttention: flash_attention=True is not available.")
+            raise ValueError(
+                "GroupQueryAttention: flash_attention=True is not available. Leave it out: "
+                "device, dtype and shapes decide which kernel runs, with the same results."
+            )
         if sliding_window is not None:
             sliding_window = positive_integer(sliding_window, "sliding_window")
         self.num_repeats = self.num_query_heads // self.num_key_value_heads

@@ -105,7 +105,10 @@ class MultiHeadAttention(Layer):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value!r}")
         if flash_attention:
-            raise ValueError("MultiHeadAttention: flash_attention=True is not available.")
+            raise ValueError(
+                "MultiHeadAttention: flash_attention=True is not available. Leave it out: "
+                "device, dtype and shapes decide which kernel runs, with the same results."
+            )
         if attention_axes and not isinstance(attention_axes, (int, list, tuple)):
             raise ValueError(
                 "`attention_axes` must be an integer or a list of them. Received: "

@@ -12,7 +12,7 @@ import numpy as np
 from kerascnn import file_budget, initializers
 from kerascnn.attributes import attributes_of
 from kerascnn.device import device as on_device
-from kerascnn.random import SeedGenerator
+from kerascnn.seed_generators import SeedGenerator
 from kerascnn.symbolic import inference
 from kerascnn.variable import Variable, note_loss
 

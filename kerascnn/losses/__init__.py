@@ -4,6 +4,15 @@ from typing import Any
 
 from kerascnn import lookup, serialization
 from kerascnn.losses.alignment import CTC, ctc
+from kerascnn.losses.crossentropy import (
+    BinaryCrossentropy,
+    CategoricalCrossentropy,
+    SparseCategoricalCrossentropy,
+    binary_crossentropy,
+    categorical_crossentropy,
+    sparse_categorical_crossentropy,
+)
+from kerascnn.losses.function_losses import LossFunctionWrapper
 from kerascnn.losses.hinges import (
     CategoricalHinge,
     Hinge,
@@ -13,17 +22,6 @@ from kerascnn.losses.hinges import (
     squared_hinge,
 )
 from kerascnn.losses.loss import Loss
-from kerascnn.losses.losses import (
-    BinaryCrossentropy,
-    CategoricalCrossentropy,
-    LossFunctionWrapper,
-    MeanSquaredError,
-    SparseCategoricalCrossentropy,
-    binary_crossentropy,
-    categorical_crossentropy,
-    mean_squared_error,
-    sparse_categorical_crossentropy,
-)
 from kerascnn.losses.probabilistic import (
     BinaryFocalCrossentropy,
     CategoricalFocalCrossentropy,
@@ -42,12 +40,14 @@ from kerascnn.losses.regression import (
     LogCosh,
     MeanAbsoluteError,
     MeanAbsolutePercentageError,
+    MeanSquaredError,
     MeanSquaredLogarithmicError,
     cosine_similarity,
     huber,
     log_cosh,
     mean_absolute_error,
     mean_absolute_percentage_error,
+    mean_squared_error,
     mean_squared_logarithmic_error,
 )
 from kerascnn.losses.segmentation import (

@@ -3,7 +3,7 @@
 from typing import Any
 
 from kerascnn import ops
-from kerascnn.losses.losses import NamedLoss, as_labels, takes_labels
+from kerascnn.losses.function_losses import NamedLoss, as_labels, takes_labels
 
 _BLANK = 0
 

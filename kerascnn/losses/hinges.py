@@ -3,7 +3,7 @@
 from typing import Any
 
 from kerascnn import ops
-from kerascnn.losses.losses import NamedLoss
+from kerascnn.losses.function_losses import NamedLoss
 
 
 def _signs(y_true: Any) -> Any:

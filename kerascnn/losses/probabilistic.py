@@ -3,12 +3,8 @@
 from typing import Any
 
 from kerascnn import config, ops
-from kerascnn.losses.losses import (
-    NamedLoss,
-    categorical_targets,
-    smoothed_binary_targets,
-    takes_labels,
-)
+from kerascnn.losses.crossentropy import categorical_targets, smoothed_binary_targets
+from kerascnn.losses.function_losses import NamedLoss, takes_labels
 
 
 def kl_divergence(y_true: Any, y_pred: Any) -> Any:

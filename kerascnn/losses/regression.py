@@ -1,11 +1,11 @@
-"""Losses of numbers: absolute, relative and logarithmic errors, Huber, log-cosh, cosine."""
+"""Losses of numbers: squared, absolute, relative, logarithmic errors, Huber, log-cosh, cosine."""
 
 import math
 from typing import Any, ClassVar
 
 from kerascnn import config, ops
+from kerascnn.losses.function_losses import NamedLoss
 from kerascnn.losses.loss import squeeze_or_expand_to_same_rank
-from kerascnn.losses.losses import NamedLoss
 
 
 def same_type_and_rank(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
@@ -13,6 +13,23 @@ def same_type_and_rank(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
     y_pred = ops.convert_to_tensor(y_pred)
     y_true = ops.cast(y_true, str(y_pred.dtype))
     return squeeze_or_expand_to_same_rank(y_true, y_pred)
+
+
+def mean_squared_error(y_true: Any, y_pred: Any) -> Any:
+    """The mean over the last axis of the squared differences.
+
+    Args:
+        y_true: targets, shape `(batch_size, ..., d)`.
+        y_pred: predictions of the same shape.
+
+    Returns:
+        Values of shape `(batch_size, ...)`.
+
+    >>> keras.losses.mean_squared_error([[0.0, 0.0]], [[1.0, 3.0]]).numpy()
+    array([5.], dtype=float32)
+    """
+    y_true, y_pred = same_type_and_rank(y_true, y_pred)
+    return ops.mean(ops.square(ops.subtract(y_true, y_pred)), axis=-1)
 
 
 def mean_absolute_error(y_true: Any, y_pred: Any) -> Any:
@@ -143,6 +160,23 @@ def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> Any:
     """
     y_true, y_pred = same_type_and_rank(y_true, y_pred)
     return -ops.sum(unit_vectors(y_true, axis) * unit_vectors(y_pred, axis), axis=axis)
+
+
+class MeanSquaredError(NamedLoss):
+    """The mean of the squared differences between targets and predictions; see `Loss`.
+
+    >>> loss = keras.losses.MeanSquaredError()
+    >>> float(loss(np.zeros((2, 1)), np.array([[1.0], [3.0]])))
+    5.0
+    """
+
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "mean_squared_error",
+        dtype: Any = None,
+    ):
+        super().__init__(mean_squared_error, reduction=reduction, name=name, dtype=dtype)
 
 
 class MeanAbsoluteError(NamedLoss):

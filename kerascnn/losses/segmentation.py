@@ -3,7 +3,7 @@
 from typing import Any
 
 from kerascnn import config, ops
-from kerascnn.losses.losses import NamedLoss
+from kerascnn.losses.function_losses import NamedLoss
 
 
 def _same_type(y_true: Any, y_pred: Any) -> tuple[Any, Any]:

@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from kerascnn.losses.hinges import categorical_hinge, hinge, squared_hinge
-from kerascnn.losses.losses import (
+from kerascnn.losses.crossentropy import (
     binary_crossentropy,
     categorical_crossentropy,
-    mean_squared_error,
     sparse_categorical_crossentropy,
 )
+from kerascnn.losses.hinges import categorical_hinge, hinge, squared_hinge
 from kerascnn.losses.probabilistic import kl_divergence, poisson
 from kerascnn.losses.regression import (
     log_cosh,
     mean_absolute_error,
     mean_absolute_percentage_error,
+    mean_squared_error,
     mean_squared_logarithmic_error,
 )
 from kerascnn.metrics.reduction_metrics import NamedMeanMetric

@@ -106,76 +106,110 @@ def to_model(cls: Any, config: dict[str, Any], custom_objects: Any = None) -> An
     Raises:
         ValueError: where a call needs an output that no layer gives.
     """
-    layers: dict[str, Operation] = {}
-    offsets: dict[str, int] = {}
-    waiting: list[tuple[str, dict[str, Any]]] = []
-    for entry in config["layers"]:
-        layer = op_config.deserialize(entry)
-        if layer is None:
-            layer = serialization.deserialize_object(entry, custom_objects, "kerascnn.layers")
-        if not isinstance(layer, Operation):
-            raise ValueError(f"Expected a layer for {entry['name']!r}. Received: {layer!r}")
-        layers[entry["name"]] = layer
-        offsets[entry["name"]] = len(layer._inbound_nodes) if entry["inbound_nodes"] else 0
-        waiting += [(entry["name"], call) for call in entry["inbound_nodes"]]
-
-    def tensor(reference: Any) -> KerasTensor | None:
-        name, node_index, tensor_index = reference
-        nodes = layers[name]._inbound_nodes
-        index = offsets[name] + node_index
-        if not 0 <= index < len(nodes):
-            return None
-        return nodes[index].output_tensors[tensor_index]
-
-    while waiting:
-        later = []
-        blocked: set[str] = set()
-        for name, call in waiting:
-            arguments = _restore((call["args"], call["kwargs"]), tensor)
-            # The calls of a layer are numbered, so they must keep their order.
-            if arguments is None or name in blocked:
-                blocked.add(name)
-                later.append((name, call))
-                continue
-            kwargs = {k: v for k, v in arguments[1].items() if k != "mask" or v is not None}
-            if _says_the_default(layers[name], kwargs.get("training")):
-                del kwargs["training"]  # each call of the model decides this
-            if not any(isinstance(x, KerasTensor) for x in trees.flatten((arguments[0], kwargs))):
-                # It would be computed here and now, however large it is.
-                raise ValueError(
-                    f"The configuration of model '{config.get('name')}' calls {name!r} on no "
-                    "output of a layer, as no model does."
-                )
-            called = layers[name]
-            called(*arguments[0], **kwargs)
-            called._inbound_nodes[-1].written_kwargs = arguments[1]
-        if len(later) == len(waiting):
-            raise ValueError(
-                f"The configuration of model '{config.get('name')}' does not connect: the calls of "
-                f"{sorted(blocked)} need outputs that no layer gives."
-            )
-        waiting = later
-
-    def ends(structure: Any) -> Any:
-        if isinstance(structure, dict):
-            return {key: ends(value) for key, value in structure.items()}
-        if len(structure) == 3 and isinstance(structure[0], str):
-            name, node_index, tensor_index = structure
-            found = tensor((name, node_index - _calls_before(layers[name]), tensor_index))
-            if found is None:
-                raise ValueError(f"There is no output {structure} among the layers' calls.")
-            return found
-        items = [ends(item) for item in structure]
-        if hasattr(structure, "_fields"):
-            return type(structure)(*items)
-        return tuple(items) if isinstance(structure, tuple) else items
-
-    inputs, outputs = ends(config["input_layers"]), ends(config["output_layers"])
+    graph = _SavedGraph(config, custom_objects)
+    graph.make_calls()
+    inputs, outputs = graph.ends(config["input_layers"]), graph.ends(config["output_layers"])
     more = {key: value for key, value in config.items() if key not in _OF_GRAPHS}
     model = cls(inputs, outputs, name=config.get("name"), **more)
     if config.get("trainable") is False:
         model.trainable = False
     return model
+
+
+class _SavedGraph:
+    """The layers that a configuration describes, made anew, and their calls.
+
+    Args:
+        config: The configuration of a functional model.
+        custom_objects: Classes and functions by the names that the configuration has for them.
+
+    Raises:
+        ValueError: where an entry describes no layer.
+    """
+
+    def __init__(self, config: dict[str, Any], custom_objects: Any) -> None:
+        self._model_name = config.get("name")
+        self._layers: dict[str, Operation] = {}
+        # A layer that exists already has calls of its own, which the configuration does not count.
+        self._earlier_calls: dict[str, int] = {}
+        self._waiting: list[tuple[str, dict[str, Any]]] = []
+        for entry in config["layers"]:
+            layer = op_config.deserialize(entry)
+            if layer is None:
+                layer = serialization.deserialize_object(entry, custom_objects, "kerascnn.layers")
+            if not isinstance(layer, Operation):
+                raise ValueError(f"Expected a layer for {entry['name']!r}. Received: {layer!r}")
+            name, calls = entry["name"], entry["inbound_nodes"]
+            self._layers[name] = layer
+            self._earlier_calls[name] = len(layer._inbound_nodes) if calls else 0
+            self._waiting += [(name, call) for call in calls]
+
+    def make_calls(self) -> None:
+        """Makes all calls, each when its inputs are there.
+
+        Raises:
+            ValueError: where a call needs an output that no layer gives, or none.
+        """
+        while self._waiting:
+            later = []
+            blocked: set[str] = set()
+            for name, call in self._waiting:
+                arguments = _restore((call["args"], call["kwargs"]), self._tensor)
+                # The calls of a layer are numbered, so they must keep their order.
+                if arguments is None or name in blocked:
+                    blocked.add(name)
+                    later.append((name, call))
+                else:
+                    self._make_call(name, *arguments)
+            if len(later) == len(self._waiting):
+                raise ValueError(
+                    f"The configuration of model '{self._model_name}' does not connect: the calls "
+                    f"of {sorted(blocked)} need outputs that no layer gives."
+                )
+            self._waiting = later
+
+    def ends(self, structure: Any) -> Any:
+        """Replaces the places of inputs or outputs by their tensors.
+
+        Raises:
+            ValueError: for a place that no call has.
+        """
+        if isinstance(structure, dict):
+            return {key: self.ends(value) for key, value in structure.items()}
+        if len(structure) == 3 and isinstance(structure[0], str):
+            name, node_index, tensor_index = structure
+            place = node_index - _calls_before(self._layers[name])
+            found = self._tensor((name, place, tensor_index))
+            if found is None:
+                raise ValueError(f"There is no output {structure} among the layers' calls.")
+            return found
+        items = [self.ends(item) for item in structure]
+        if hasattr(structure, "_fields"):
+            return type(structure)(*items)
+        return tuple(items) if isinstance(structure, tuple) else items
+
+    def _tensor(self, reference: Any) -> KerasTensor | None:
+        """Returns an output by layer, call and number, or None before the call is made."""
+        name, node_index, tensor_index = reference
+        nodes = self._layers[name]._inbound_nodes
+        index = self._earlier_calls[name] + node_index
+        if not 0 <= index < len(nodes):
+            return None
+        return nodes[index].output_tensors[tensor_index]
+
+    def _make_call(self, name: str, args: Any, written_kwargs: dict[str, Any]) -> None:
+        layer = self._layers[name]
+        kwargs = {k: v for k, v in written_kwargs.items() if k != "mask" or v is not None}
+        if _says_the_default(layer, kwargs.get("training")):
+            del kwargs["training"]  # each call of the model decides this
+        if not any(isinstance(x, KerasTensor) for x in trees.flatten((args, kwargs))):
+            # It would be computed here and now, however large it is.
+            raise ValueError(
+                f"The configuration of model '{self._model_name}' calls {name!r} on no output of a "
+                "layer, as no model does."
+            )
+        layer(*args, **kwargs)
+        layer._inbound_nodes[-1].written_kwargs = written_kwargs
 
 
 def _restore(structure: Any, tensor: Any) -> Any:

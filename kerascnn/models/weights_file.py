@@ -24,8 +24,8 @@ import numpy as np
 
 from kerascnn import dtypes, naming
 from kerascnn.layers.layer import Layer
-from kerascnn.random import SeedGenerator
 from kerascnn.saving.atomic import replacing
+from kerascnn.seed_generators import SeedGenerator
 from kerascnn.system_errors import naming_file
 from kerascnn.variable import Variable
 

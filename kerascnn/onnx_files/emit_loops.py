@@ -226,7 +226,7 @@ class _Inputs:
     """
 
     def __init__(self, e: Emitter, value: int, gates: tuple[int, ...]) -> None:
-        self._e, self._gates = e, gates
+        self._e = e
         self._columns = e.shape(value)[-1]
         found = self._product(value)
         if found is None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import _core, dtypes, tracing
-from kerascnn.ops import dispatch, elementwise, reduction, shaping
+from kerascnn import _core, tracing
+from kerascnn.ops import dispatch, elementwise, joining, reduction, shaping
 from kerascnn.symbolic.operation import op
 
 __all__ = [
@@ -41,9 +41,7 @@ _SELU_SCALE = 1.0507009873554805
 
 
 def _activation(name: str, x: Any, attributes: dispatch.Attributes | None = None) -> Any:
-    x = dispatch.convert(x)
-    if not dtypes.is_float(x.dtype):
-        x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
+    x = dispatch.convert_floating(x)
     return dispatch.apply_one(name, [x], attributes)
 
 
@@ -335,7 +333,7 @@ def softsign(x: Any) -> Any:
     >>> ops.softsign([1.0, -3.0]).numpy().tolist()
     [0.5, -0.75]
     """
-    x = _floating(x)
+    x = dispatch.convert_floating(x)
     return elementwise.divide(x, elementwise.add(elementwise.absolute(x), 1))
 
 
@@ -355,7 +353,7 @@ def log_sigmoid(x: Any) -> Any:
     >>> print(ops.log_sigmoid([-100.0, 0.0]).numpy().round(3))
     [-100.      -0.693]
     """
-    return elementwise.negative(softplus(elementwise.negative(_floating(x))))
+    return elementwise.negative(softplus(elementwise.negative(dispatch.convert_floating(x))))
 
 
 @op
@@ -376,7 +374,7 @@ def hard_sigmoid(x: Any) -> Any:
     >>> ops.hard_sigmoid([-4.0, 0.0, 1.5]).numpy().tolist()
     [0.0, 0.5, 0.75]
     """
-    return elementwise.divide(relu6(elementwise.add(_floating(x), 3)), 6)
+    return elementwise.divide(relu6(elementwise.add(dispatch.convert_floating(x), 3)), 6)
 
 
 @op
@@ -488,13 +486,8 @@ def glu(x: Any, axis: int = -1) -> Any:
         raise ValueError(
             f"glu: axis {axis} must exist and have an even size. Received: shape={tuple(x.shape)}"
         )
-    values, gates = shaping.split(x, 2, axis)
+    values, gates = joining.split(x, 2, axis)
     return elementwise.multiply(values, sigmoid(gates))
-
-
-def _floating(x: Any) -> Any:
-    x = dispatch.convert(x)
-    return x if dtypes.is_float(x.dtype) else dispatch.convert(x, dtypes.float_result_type(x.dtype))
 
 
 @op

@@ -1,4 +1,4 @@
-"""Copying, casting, repeating and rearranging tensors: what `shaping` has not."""
+"""Copying, casting, repeating, turning and rolling tensors, and moving depth to space."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import _core, dtypes
-from kerascnn.ops import creation, dispatch, elementwise, shaping
+from kerascnn.ops import creation, dispatch, elementwise, joining, shaping
 from kerascnn.ops.shaping import _axis
 from kerascnn.symbolic.operation import op
 
@@ -291,8 +291,8 @@ def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = 
         length = x.shape[a]
         s = s % length if length else 0
         if s:
-            before, after = shaping.split(x, [length - s], a)
-            x = shaping.concatenate([after, before], a)
+            before, after = joining.split(x, [length - s], a)
+            x = joining.concatenate([after, before], a)
     return x
 
 

@@ -195,9 +195,7 @@ def isfinite(x: Any) -> Any:
     >>> ops.isfinite([1.0, float("inf"), float("nan")]).numpy().tolist()
     [True, False, False]
     """
-    x = dispatch.convert(x)
-    if not dtypes.is_float(x.dtype):
-        x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
+    x = dispatch.convert_floating(x)
     return dispatch.apply_one("isfinite", [x])
 
 

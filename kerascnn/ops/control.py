@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerascnn import _core, trees
-from kerascnn.ops import creation, dispatch, elementwise, loops, shaping
+from kerascnn.ops import creation, dispatch, elementwise, joining, loops, shaping
 from kerascnn.symbolic.keras_tensor import KerasTensor
 from kerascnn.symbolic.operation import op
 
@@ -396,7 +396,7 @@ def scan(
         results.reverse()
     if not results:
         return carry, None
-    return carry, trees.map_structure(lambda *parts: shaping.stack(parts), *results)
+    return carry, trees.map_structure(lambda *parts: joining.stack(parts), *results)
 
 
 @op
@@ -502,7 +502,7 @@ def associative_scan(
         earlier = over(lambda part, n=reach: cut(part, 0, length - n), elems)
         later = over(lambda part, n=reach: cut(part, n, length), elems)
         elems = over(
-            lambda part, new, n=reach: shaping.concatenate([cut(part, 0, n), new], axis),
+            lambda part, new, n=reach: joining.concatenate([cut(part, 0, n), new], axis),
             elems,
             f(earlier, later),
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kerascnn.ops import dispatch, elementwise, indexing, shaping, windows
+from kerascnn.ops import dispatch, elementwise, indexing, joining, shaping, windows
 from kerascnn.symbolic.operation import op
 
 __all__ = [
@@ -299,7 +299,7 @@ def _depth_as_channels(
         planes = slice(begin, begin + (outputs - 1) * stride + 1, stride)
         tap_planes = indexing.get_item(x, (slice(None), planes))
         taps.append(shaping.reshape(tap_planes, (n * outputs, h, w, groups, c // groups)))
-    joined = shaping.concatenate(taps, axis=4)
+    joined = joining.concatenate(taps, axis=4)
     return shaping.reshape(joined, (n * outputs, h, w, window * c))
 
 

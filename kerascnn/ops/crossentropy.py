@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import _core, config, dtypes, tracebacks, tracing
+from kerascnn import _core, config, tracebacks, tracing
 from kerascnn.ops import activation, dispatch, elementwise, reduction, shaping
 from kerascnn.symbolic.operation import op
 
@@ -23,11 +23,6 @@ def _same_shape(target: Any, output: Any, name: str) -> None:
             f"{name}: `target` and `output` must have the same shape. Received: "
             f"target.shape={tuple(target.shape)}, output.shape={tuple(output.shape)}"
         )
-
-
-def _floating(x: Any) -> Any:
-    x = dispatch.convert(x)
-    return x if dtypes.is_float(x.dtype) else dispatch.convert(x, dtypes.float_result_type(x.dtype))
 
 
 def _warn_unless_logits(output: Any, activation_name: str, function_name: str) -> None:
@@ -75,7 +70,7 @@ def categorical_crossentropy(
     >>> print(ops.categorical_crossentropy(target, output).numpy().round(3))
     [0.693 0.288]
     """
-    output = _floating(output)
+    output = dispatch.convert_floating(output)
     target = dispatch.convert(target, output.dtype, like=output)
     _same_shape(target, output, "categorical_crossentropy")
     if from_logits:
@@ -115,7 +110,7 @@ def sparse_categorical_crossentropy(
     >>> print(ops.sparse_categorical_crossentropy([1], [[0.5, 0.5]]).numpy())
     [0.6931472]
     """
-    output = _floating(output)
+    output = dispatch.convert_floating(output)
     if from_logits:
         _warn_unless_logits(output, "softmax", "sparse_categorical_crossentropy")
     target = dispatch.convert(target, like=output)
@@ -175,7 +170,7 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
     >>> print(ops.binary_crossentropy([1.0, 0.0], [0.0, 0.0], from_logits=True).numpy().round(3))
     [0.693 0.693]
     """
-    output = _floating(output)
+    output = dispatch.convert_floating(output)
     target = dispatch.convert(target, output.dtype, like=output)
     _same_shape(target, output, "binary_crossentropy")
     if from_logits:

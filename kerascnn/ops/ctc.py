@@ -19,6 +19,7 @@ from kerascnn.ops import (
     dispatch,
     elementwise,
     host,
+    joining,
     reduction,
     shaping,
     sorting,
@@ -181,7 +182,7 @@ def _greedy(
     best = elementwise.where(ended, 0.0, reduction.max(inputs, -1))
     if merge_repeated and frames > 1:
         repeated = elementwise.equal(labels[:, 1:], labels[:, :-1])
-        labels = shaping.concatenate(
+        labels = joining.concatenate(
             [labels[:, :1], elementwise.where(repeated, mask_index, labels[:, 1:])], 1
         )
     # Blanks move behind the labels, which keep their order.

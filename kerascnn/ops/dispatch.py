@@ -159,9 +159,9 @@ def convert(x: Any, dtype: str | None = None, like: Any = None, device_name: Any
     if trace is not None and isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
         return full_in_trace(trace, [], dtype or dtypes.standardize_dtype(type(x)), x)
     if isinstance(x, (list, tuple)) and _is_followed(x, trace is not None):
-        from kerascnn.ops import shaping
+        from kerascnn.ops import joining
 
-        x = shaping.stack([convert(part, like=like, device_name=device_name) for part in x])
+        x = joining.stack([convert(part, like=like, device_name=device_name) for part in x])
         return x if dtype is None or x.dtype == dtype else apply_one("cast", [x], {"dtype": dtype})
     if not isinstance(x, _core.Tensor):
         x = _import_array(x, dtype, device_name or _device_of(like))
@@ -170,6 +170,12 @@ def convert(x: Any, dtype: str | None = None, like: Any = None, device_name: Any
     if trace is not None:
         x = trace.constant(x)
     return x if dtype is None or x.dtype == dtype else apply_one("cast", [x], {"dtype": dtype})
+
+
+def convert_floating(x: Any) -> Any:
+    """A tensor or value of an argument as `convert` gives it; integers and bool become `floatx`."""
+    x = convert(x)
+    return x if dtypes.is_float(x.dtype) else convert(x, dtypes.float_result_type(x.dtype))
 
 
 def whole_sizes(name: str, sizes: Any) -> list[int]:

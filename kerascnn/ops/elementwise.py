@@ -64,12 +64,9 @@ def _unary(name: str, x: Any, attributes: dispatch.Attributes | None = None) -> 
     return dispatch.apply_one(name, [dispatch.convert(x)], attributes)
 
 
-def _floating(name: str, x: Any, attributes: dispatch.Attributes | None = None) -> Any:
-    """Defines a function of real numbers: integers become `floatx` first."""
-    x = dispatch.convert(x)
-    if not dtypes.is_float(x.dtype):
-        x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
-    return dispatch.apply_one(name, [x], attributes)
+def _apply_floating(name: str, x: Any, attributes: dispatch.Attributes | None = None) -> Any:
+    """Applies an op of real numbers: integers become `floatx` first."""
+    return dispatch.apply_one(name, [dispatch.convert_floating(x)], attributes)
 
 
 @dispatch.at_once("add")
@@ -433,7 +430,7 @@ def reciprocal(x: Any) -> Any:
     >>> ops.reciprocal([2, 4]).numpy().tolist()
     [0.5, 0.25]
     """
-    return _floating("reciprocal", x)
+    return _apply_floating("reciprocal", x)
 
 
 @dispatch.at_once("square")
@@ -474,7 +471,7 @@ def sqrt(x: Any) -> Any:
     >>> ops.sqrt([4, 9]).numpy().tolist()
     [2.0, 3.0]
     """
-    return _floating("sqrt", x)
+    return _apply_floating("sqrt", x)
 
 
 @dispatch.at_once("rsqrt")
@@ -494,7 +491,7 @@ def rsqrt(x: Any) -> Any:
     >>> ops.rsqrt([4.0, 16.0]).numpy().tolist()
     [0.5, 0.25]
     """
-    return _floating("rsqrt", x)
+    return _apply_floating("rsqrt", x)
 
 
 @dispatch.at_once("exp")
@@ -514,7 +511,7 @@ def exp(x: Any) -> Any:
     >>> print(ops.exp([0.0, 1.0]).numpy().round(3))
     [1.    2.718]
     """
-    return _floating("exp", x)
+    return _apply_floating("exp", x)
 
 
 @dispatch.at_once("log")
@@ -534,7 +531,7 @@ def log(x: Any) -> Any:
     >>> print(ops.log([1.0, 10.0]).numpy().round(3))
     [0.    2.303]
     """
-    return _floating("log", x)
+    return _apply_floating("log", x)
 
 
 @op
@@ -553,7 +550,7 @@ def log1p(x: Any) -> Any:
     >>> print(f"{float(ops.log1p(1e-9)):.1e}")
     1.0e-09
     """
-    return _floating("log1p", x)
+    return _apply_floating("log1p", x)
 
 
 @dispatch.at_once("tanh")
@@ -575,7 +572,7 @@ def tanh(x: Any) -> Any:
     >>> print(ops.tanh([-1.0, 0.0, 1.0]).numpy().round(3))
     [-0.762  0.     0.762]
     """
-    return _floating("tanh", x)
+    return _apply_floating("tanh", x)
 
 
 @op
@@ -606,8 +603,3 @@ def clip(x: Any, x_min: Any, x_max: Any) -> Any:
     if isinstance(x_min, (int, float)) and isinstance(x_max, (int, float)):
         return _unary("clip", x, {"min": float(x_min), "max": float(x_max)})
     return minimum(maximum(x, dispatch.convert(x_min, x.dtype)), dispatch.convert(x_max, x.dtype))
-
-
-def _floating_input(x: Any) -> Any:
-    x = dispatch.convert(x)
-    return x if dtypes.is_float(x.dtype) else dispatch.convert(x, dtypes.float_result_type(x.dtype))

@@ -10,7 +10,7 @@ from typing import Any
 
 from kerascnn import dtypes
 from kerascnn.ops import comparisons, creation, dispatch, elementwise
-from kerascnn.ops.elementwise import _floating, _floating_input
+from kerascnn.ops.elementwise import _apply_floating
 from kerascnn.symbolic.operation import op
 
 __all__ = [
@@ -53,7 +53,7 @@ def expm1(x: Any) -> Any:
     >>> print(f"{float(ops.expm1(1e-9)):.1e}")
     1.0e-09
     """
-    return _floating("expm1", x)
+    return _apply_floating("expm1", x)
 
 
 @op
@@ -74,7 +74,7 @@ def erf(x: Any) -> Any:
     >>> print(ops.erf([-1.0, 0.0, 1.0]).numpy().round(3))
     [-0.843  0.     0.843]
     """
-    return _floating("erf", x)
+    return _apply_floating("erf", x)
 
 
 @op
@@ -95,7 +95,7 @@ def erfc(x: Any) -> Any:
     >>> print(ops.erfc([-1.0, 0.0, 1.0]).numpy().round(3))
     [1.843 1.    0.157]
     """
-    return _floating("erfc", x)
+    return _apply_floating("erfc", x)
 
 
 @op
@@ -116,7 +116,7 @@ def erfinv(x: Any) -> Any:
     >>> print(ops.erfinv([-0.5, 0.0, 0.5]).numpy().round(3))
     [-0.477  0.     0.477]
     """
-    return _floating("erfinv", x)
+    return _apply_floating("erfinv", x)
 
 
 @op
@@ -135,7 +135,7 @@ def exp2(x: Any) -> Any:
     >>> print(ops.exp2([3, -1]).numpy().round(3))
     [8.  0.5]
     """
-    x = _floating_input(x)
+    x = dispatch.convert_floating(x)
     return elementwise.power(creation.full_like(x, 2), x)
 
 
@@ -193,7 +193,7 @@ def cbrt(x: Any) -> Any:
     >>> print(ops.cbrt([27.0, -8.0]).numpy().round(3))
     [ 3. -2.]
     """
-    x = _floating_input(x)
+    x = dispatch.convert_floating(x)
     return elementwise.multiply(
         elementwise.sign(x), elementwise.power(elementwise.absolute(x), 1 / 3)
     )
@@ -215,7 +215,7 @@ def fabs(x: Any) -> Any:
     >>> ops.fabs([-2, 3]).numpy().tolist()
     [2.0, 3.0]
     """
-    return elementwise.absolute(_floating_input(x))
+    return elementwise.absolute(dispatch.convert_floating(x))
 
 
 @op
@@ -355,7 +355,7 @@ def ldexp(x1: Any, x2: Any) -> Any:
     x2 = dispatch.convert(x2)
     if dtypes.is_float(x2.dtype):
         raise TypeError(f"ldexp: exponents are integers. Received: x2.dtype={x2.dtype}")
-    x1 = _floating_input(x1)
+    x1 = dispatch.convert_floating(x1)
     return elementwise.multiply(x1, exp2(dispatch.convert(x2, x1.dtype)))
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from kerascnn import config, dtypes, file_budget
-from kerascnn.ops import dispatch, elementwise, reduction, shaping, sorting, statistics
+from kerascnn.ops import dispatch, elementwise, joining, reduction, shaping, sorting, statistics
 from kerascnn.ops.host import at_once, compute, is_known
 from kerascnn.symbolic.operation import op
 
@@ -120,7 +120,7 @@ def _unrolled_cholesky(x: Any) -> Any:
         rest = column[..., 1:]
         if done + 1 < n:
             x = elementwise.subtract(x[..., 1:, 1:], _times(rest, rest))
-    return shaping.stack(columns, -1) if columns else x
+    return joining.stack(columns, -1) if columns else x
 
 
 @op
@@ -229,7 +229,7 @@ def _substituted(a: Any, b: Any) -> Any:
             known = elementwise.multiply(a[..., i + 1 :, i : i + 1], row)
             b = elementwise.subtract(b[..., 1:, :], known)
     if rows:
-        return shaping.concatenate(rows, -2)
+        return joining.concatenate(rows, -2)
     batch = np.broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
     return shaping.broadcast_to(b, (*batch, *b.shape[-2:]))
 
@@ -269,7 +269,7 @@ def _unrolled_lu(x: Any) -> _LU:
         left = elementwise.subtract(x, _times(factors, row))
         below = (lines > k)[:, None] & (across == k)
         x = elementwise.where(below, factors[..., None], left)
-    return _LU(x, shaping.concatenate(pivots, -1) if pivots else order[..., :0], order)
+    return _LU(x, joining.concatenate(pivots, -1) if pivots else order[..., :0], order)
 
 
 @op

@@ -170,9 +170,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     >>> ops.norm([[3.0, 4.0], [6.0, 8.0]], axis=1).numpy().tolist()
     [5.0, 10.0]
     """
-    x = dispatch.convert(x)
-    if not dtypes.is_float(x.dtype):
-        x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
+    x = dispatch.convert_floating(x)
     if axis is None:
         axes = list(range(len(x.shape)))
     else:
@@ -235,9 +233,7 @@ def dense(x: Any, kernel: Any, bias: Any = None) -> Any:
     >>> ops.dense([[1.0, 2.0]], [[1.0], [10.0]], [0.5]).numpy().tolist()
     [[21.5]]
     """
-    x = dispatch.convert(x)
-    if not dtypes.is_float(x.dtype):
-        x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
+    x = dispatch.convert_floating(x)
     kernel = dispatch.convert(kernel, x.dtype)
     leading = tuple(x.shape[:-1])
     if len(leading) != 1:

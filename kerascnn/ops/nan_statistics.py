@@ -6,7 +6,7 @@ from typing import Any
 
 from kerascnn import dtypes
 from kerascnn.ops import creation, dispatch, elementwise, reduction
-from kerascnn.ops.reduction import Axis, _floating
+from kerascnn.ops.reduction import Axis
 from kerascnn.ops.statistics import cumprod, cumsum, prod
 from kerascnn.symbolic.operation import op
 
@@ -157,7 +157,7 @@ def nanmean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     2.0
     """
     values, known = _without_nan(x, 0.0)
-    values = _floating(values)
+    values = dispatch.convert_floating(values)
     count = reduction.sum(creation.cast(known, values.dtype), axis, keepdims)
     return elementwise.divide(reduction.sum(values, axis, keepdims), count)
 
@@ -184,7 +184,7 @@ def nanvar(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     1.0
     """
     values, known = _without_nan(x, 0.0)
-    values = _floating(values)
+    values = dispatch.convert_floating(values)
     count = reduction.sum(creation.cast(known, values.dtype), axis, True)
     mean = elementwise.divide(reduction.sum(values, axis, True), count)
     apart = elementwise.where(known, elementwise.subtract(values, mean), 0.0)

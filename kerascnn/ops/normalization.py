@@ -23,9 +23,7 @@ __all__ = [
 
 def _wide(x: Any) -> tuple[Any, str]:
     """Returns the tensor in at least float32, and the dtype to which the result returns."""
-    x = dispatch.convert(x)
-    if not dtypes.is_float(x.dtype):
-        x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
+    x = dispatch.convert_floating(x)
     return dispatch.convert(x, dtypes.result_type(x.dtype, "float32")), x.dtype
 
 
@@ -175,9 +173,7 @@ def normalize(
     """
     if not isinstance(order, int) or order < 1:
         raise ValueError(f"`order` must be an integer from 1 on. Received: order={order!r}")
-    x = dispatch.convert(x)
-    if not dtypes.is_float(x.dtype):
-        x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
+    x = dispatch.convert_floating(x)
     if not x.shape:
         x = shaping.expand_dims(x, 0)
     least = config.epsilon() if epsilon is None else epsilon
@@ -265,9 +261,7 @@ def batch_normalization(
     >>> ops.batch_normalization(x, [2.0, 4.0], [1.0, 4.0], axis=-1, epsilon=0.0).numpy().tolist()
     [[-1.0, 0.5], [1.0, 0.5]]
     """
-    x = dispatch.convert(x)
-    if not dtypes.is_float(x.dtype):
-        x = dispatch.convert(x, dtypes.float_result_type(x.dtype))
+    x = dispatch.convert_floating(x)
     rank = len(x.shape)
     (axis,) = _axes(axis, x.shape, "batch_normalization")
     shape = [x.shape[axis] if i == axis else 1 for i in range(rank)]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import dtypes, file_budget
-from kerascnn.ops import arrays, dispatch, elementwise, matrix_products, reduction, shaping
+from kerascnn.ops import arrays, dispatch, elementwise, joining, matrix_products, reduction, shaping
 from kerascnn.ops.shaping import _axis
 from kerascnn.symbolic.operation import op
 
@@ -239,7 +239,7 @@ def cross(
 
     if p[2] is None and q[2] is None:
         return minus(0, 1)
-    return shaping.moveaxis(shaping.stack([minus(1, 2), minus(2, 0), minus(0, 1)], -1), -1, axisc)
+    return shaping.moveaxis(joining.stack([minus(1, 2), minus(2, 0), minus(0, 1)], -1), -1, axisc)
 
 
 @op
@@ -317,7 +317,10 @@ def dot_product_attention(
     (1, 2, 4, 8)
     """
     if flash_attention:
-        raise ValueError("dot_product_attention: flash_attention=True is not available.")
+        raise ValueError(
+            "dot_product_attention: flash_attention=True is not available. Leave it out: "
+            "device, dtype and shapes decide which kernel runs, with the same results."
+        )
     q, k, v = dispatch.operands(query, key, value, result=dtypes.float_result_type)
     if any(len(x.shape) != 4 for x in (q, k, v)):
         raise ValueError(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import dtypes, file_budget
-from kerascnn.ops import creation, dispatch, elementwise, rounding, shaping
+from kerascnn.ops import creation, dispatch, elementwise, joining, rounding, shaping
 from kerascnn.symbolic.operation import op
 
 __all__ = [
@@ -243,4 +243,4 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     if not len(powers):
         return creation.zeros((x.shape[0], 0), x.dtype)
     columns = [elementwise.power(x, int(n)) if n else creation.ones_like(x) for n in powers]
-    return shaping.stack(columns if increasing else columns[::-1], 1)
+    return joining.stack(columns if increasing else columns[::-1], 1)

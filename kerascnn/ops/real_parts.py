@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from kerascnn.ops import creation, dispatch, elementwise
-from kerascnn.ops.elementwise import _floating_input
 from kerascnn.symbolic.operation import op
 
 __all__ = ["angle", "conj", "conjugate", "imag", "isreal", "real"]
@@ -123,6 +122,6 @@ def angle(x: Any) -> Any:
     >>> print(ops.angle([2.0, -1.0]).numpy().round(3))
     [0.    3.142]
     """
-    x = _floating_input(x)
+    x = dispatch.convert_floating(x)
     result = elementwise.where(elementwise.less(x, 0), math.pi, 0.0)
     return elementwise.where(elementwise.isnan(x), x, creation.cast(result, x.dtype))

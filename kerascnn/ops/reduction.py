@@ -58,11 +58,6 @@ def _reduce(name: str, x: Any, axis: Axis, keepdims: bool) -> Any:
     return dispatch.apply_one(name, [x], {"axes": axes, "keepdims": bool(keepdims)})
 
 
-def _floating(x: Any) -> Any:
-    x = dispatch.convert(x)
-    return x if dtypes.is_float(x.dtype) else dispatch.convert(x, dtypes.float_result_type(x.dtype))
-
-
 @op
 def sum(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """The sum along axes; 0 for no elements.
@@ -112,7 +107,7 @@ def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     >>> ops.mean([[1, 2], [3, 4]], axis=1).numpy().tolist()
     [1.5, 3.5]
     """
-    return _reduce("reduce_mean", _floating(x), axis, keepdims)
+    return _reduce("reduce_mean", dispatch.convert_floating(x), axis, keepdims)
 
 
 @op
@@ -136,7 +131,7 @@ def var(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     >>> ops.var([1.0, 3.0, 5.0, 7.0]).numpy().tolist()
     5.0
     """
-    x = _floating(x)
+    x = dispatch.convert_floating(x)
     centred = elementwise.subtract(x, _reduce("reduce_mean", x, axis, True))
     return _reduce("reduce_mean", elementwise.square(centred), axis, keepdims)
 
@@ -401,7 +396,7 @@ def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     >>> print(ops.logsumexp([[100.0, 100.0], [0.0, 0.0]], axis=1).numpy().round(3))
     [100.693   0.693]
     """
-    x = _floating(x)
+    x = dispatch.convert_floating(x)
     if _size([x.shape[a] for a in _axes(axis, x)]) == 0:
         return elementwise.log(_reduce("reduce_sum", x, axis, keepdims))
     largest = _reduce("reduce_max", x, axis, True)

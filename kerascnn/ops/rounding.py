@@ -7,7 +7,7 @@ from typing import Any
 
 from kerascnn import dtypes
 from kerascnn.ops import dispatch, elementwise
-from kerascnn.ops.elementwise import _floating, _unary
+from kerascnn.ops.elementwise import _apply_floating, _unary
 from kerascnn.symbolic.operation import op
 
 __all__ = [
@@ -34,7 +34,7 @@ def floor(x: Any) -> Any:
     >>> ops.floor([-1.5, 1.5]).numpy().tolist()
     [-2.0, 1.0]
     """
-    return _floating("floor", x)
+    return _apply_floating("floor", x)
 
 
 @op
@@ -53,7 +53,7 @@ def ceil(x: Any) -> Any:
     >>> ops.ceil([-1.5, 1.25]).numpy().tolist()
     [-1.0, 2.0]
     """
-    return _floating("ceil", x)
+    return _apply_floating("ceil", x)
 
 
 @op

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import dtypes
-from kerascnn.ops import creation, dispatch, elementwise, reduction, shaping, statistics
+from kerascnn.ops import creation, dispatch, elementwise, joining, reduction, shaping, statistics
 from kerascnn.symbolic.operation import op
 
 __all__ = [
@@ -386,7 +386,7 @@ def _starts(start_indices: Any, inputs: Any) -> list[Any]:
     elif isinstance(start_indices, np.ndarray):
         starts = start_indices.tolist()
     else:
-        starts = shaping.unstack(dispatch.convert(dispatch.convert(start_indices), "int32"))
+        starts = joining.unstack(dispatch.convert(dispatch.convert(start_indices), "int32"))
     if len(starts) != len(inputs.shape):
         raise ValueError(
             f"One start for each of the {len(inputs.shape)} axes is needed. Received: {len(starts)}"

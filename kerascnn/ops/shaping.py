@@ -1,4 +1,4 @@
-"""Shapes, axes, joining, taking apart and picking elements."""
+"""Shapes, axes, borders and picking elements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from kerascnn.symbolic.operation import op
 
 __all__ = [
     "broadcast_to",
-    "concatenate",
     "expand_dims",
     "flip",
     "moveaxis",
@@ -21,24 +20,17 @@ __all__ = [
     "pad",
     "ravel",
     "reshape",
-    "split",
     "squeeze",
-    "stack",
     "swapaxes",
     "take",
     "transpose",
-    "unstack",
 ]
-
 
 _NO_MASK = (
     "take: indices are numbers, and a mask of bools is none. Use x[mask] or "
     "ops.boolean_mask(x, mask) for the elements where it is True, or cast it to int32 if 0 and 1 "
     "are meant."
 )
-
-
-_MOST_EMPTY_PARTS = 1 << 16
 _REPEATING_PADS = ("reflect", "symmetric", "edge", "wrap")
 
 
@@ -302,166 +294,6 @@ def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
     [[1, 1, 1], [2, 2, 2]]
     """
     return dispatch.apply_one("broadcast_to", [dispatch.convert(x)], {"shape": list(shape)})
-
-
-@op
-def concatenate(xs: Sequence[Any], axis: int = 0) -> Any:
-    """Joins tensors one after another along an axis.
-
-    Args:
-        xs: At least one tensor. Their shapes agree but for the size of `axis`; of several dtypes,
-            all take the one that they promote to.
-        axis: Along which they are joined; a negative one counts from the end.
-
-    Returns:
-        A tensor whose `axis` is as long as those of all tensors together.
-
-    Raises:
-        ValueError: for no tensors, other shapes, an axis that does not exist, or an axis of None.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> ops.concatenate([[1, 2], [3]], axis=0).numpy().tolist()
-    [1, 2, 3]
-    >>> ops.concatenate([ops.ones((2, 3)), ops.zeros((2, 5))], axis=1).shape
-    (2, 8)
-    """
-    if axis is None:
-        raise ValueError(
-            "concatenate: `axis` cannot be None. Flatten the tensors first, with "
-            "ops.concatenate([ops.ravel(x) for x in xs])."
-        )
-    xs = _some(xs, "concatenate")
-    if len(xs) == 1:
-        return xs[0]
-    axis = _axis(axis, len(xs[0].shape), "concatenate")
-    return dispatch.apply_one("concatenate", xs, {"axis": axis})
-
-
-def _some(xs: Sequence[Any], name: str) -> list[Any]:
-    """Returns at least one tensor, all of one dtype."""
-    tensors = dispatch.operands(*xs)
-    if not tensors:
-        raise ValueError(f"{name}: at least one tensor is needed. Received: {xs!r}")
-    return tensors
-
-
-@op
-def stack(x: Sequence[Any], axis: int = 0) -> Any:
-    """Puts tensors side by side along a new axis.
-
-    Args:
-        x: At least one tensor, all of one shape; of several dtypes, all take the one that they
-            promote to.
-        axis: Where the new axis is in the result; a negative one counts from its end.
-
-    Returns:
-        A tensor with one axis more, which is as long as there are tensors.
-
-    Raises:
-        ValueError: for no tensors, several shapes, or a place that the result does not have.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> ops.stack([[1, 2], [3, 4]]).numpy().tolist()
-    [[1, 2], [3, 4]]
-    >>> ops.stack([[1, 2], [3, 4]], axis=1).numpy().tolist()
-    [[1, 3], [2, 4]]
-    """
-    return concatenate([expand_dims(part, axis) for part in _some(x, "stack")], axis)
-
-
-@op
-def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
-    """Takes a tensor apart into the slices along an axis, which the slices don't have.
-
-    Args:
-        x: Tensor of any dtype with at least one axis.
-        num: Has no effect: there are as many slices as the axis is long.
-        axis: The axis; a negative one counts from the end.
-
-    Returns:
-        A list of `x.shape[axis]` tensors in the dtype of `x`.
-
-    Raises:
-        ValueError: for an axis that does not exist.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> [part.numpy().tolist() for part in ops.unstack([[1, 2], [3, 4]], axis=1)]
-    [[1, 3], [2, 4]]
-    """
-    x = dispatch.convert(x)
-    axis = _axis(axis, len(x.shape), "unstack")
-    return [squeeze(_cut(x, axis, i, i + 1), axis) for i in range(x.shape[axis])]
-
-
-@op
-def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> Any:
-    """Splits a tensor along an axis into so many equal parts, or at the given places.
-
-    Args:
-        x: Tensor of any dtype with at least one axis.
-        indices_or_sections: The number of parts; or the indices at which the second part and all
-            further ones begin. These are limits of slices: negative ones count from the end, and
-            beyond the end lie empty parts.
-        axis: The axis; a negative one counts from the end.
-
-    Returns:
-        A list of tensors in the dtype of `x`; n indices make n + 1 of them.
-
-    Raises:
-        ValueError: for a number below 1 or one that does not divide the axis, for more than 65,536
-            parts of an axis with fewer places, and an axis that does not exist.
-
-    Example:
-
-    >>> from kerascnn import ops
-    >>> [part.numpy().tolist() for part in ops.split(ops.arange(6), 3)]
-    [[0, 1], [2, 3], [4, 5]]
-    >>> [part.numpy().tolist() for part in ops.split(ops.arange(6), [1, 4])]
-    [[0], [1, 2, 3], [4, 5]]
-    """
-    x = dispatch.convert(x)
-    axis = _axis(axis, len(x.shape), "split")
-    length = x.shape[axis]
-    if isinstance(indices_or_sections, int):
-        if indices_or_sections < 1 or length % indices_or_sections:
-            raise ValueError(
-                f"split: axis {axis} of size {length} does not divide into "
-                f"{indices_or_sections} equal parts."
-            )
-        check_parts("split", indices_or_sections, length)
-        part = length // indices_or_sections
-        cuts = [part * i for i in range(1, indices_or_sections)]
-    else:
-        cuts = [int(i) for i in indices_or_sections]
-    bounds = zip([0, *cuts], [*cuts, length], strict=True)
-    return [_cut(x, axis, start, stop) for start, stop in bounds]
-
-
-def check_parts(name: str, parts: int, length: int) -> None:
-    """Refuses a number of parts that has nothing to do with the size of what is split."""
-    if parts > max(length, _MOST_EMPTY_PARTS):
-        raise ValueError(
-            f"{name}: an axis of size {length} is split into up to "
-            f"{max(length, _MOST_EMPTY_PARTS)} parts. Received: indices_or_sections={parts}"
-        )
-
-
-def _cut(x: Any, axis: int, start: int, stop: int) -> Any:
-    """Returns the part from `start` to `stop` along an axis, which Python's slices interpret."""
-    rank = len(x.shape)
-    places = range(x.shape[axis])[start:stop]
-    if len(places) == x.shape[axis]:
-        return x
-    starts, sizes = [0] * rank, list(x.shape)
-    starts[axis], sizes[axis] = places.start, len(places)
-    attributes = {"starts": starts, "sizes": sizes, "strides": [1] * rank}
-    return dispatch.apply_one("slice", [x], attributes)
 
 
 @op

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerascnn.ops import dispatch, elementwise, reduction, shaping
-from kerascnn.ops.activation import _floating, relu
+from kerascnn.ops.activation import relu
 from kerascnn.symbolic.operation import op
 
 __all__ = [
@@ -39,7 +39,7 @@ def hard_shrink(x: Any, threshold: float = 0.5) -> Any:
     >>> ops.hard_shrink([-1.0, 0.25, 2.0]).numpy().tolist()
     [-1.0, 0.0, 2.0]
     """
-    x = _floating(x)
+    x = dispatch.convert_floating(x)
     return elementwise.where(elementwise.greater(elementwise.absolute(x), threshold), x, 0.0)
 
 
@@ -62,7 +62,7 @@ def soft_shrink(x: Any, threshold: float = 0.5) -> Any:
     >>> ops.soft_shrink([-1.0, 0.25, 2.0]).numpy().tolist()
     [-0.5, 0.0, 1.5]
     """
-    x = _floating(x)
+    x = dispatch.convert_floating(x)
     up, down = elementwise.subtract(x, threshold), elementwise.add(x, threshold)
     return elementwise.where(
         elementwise.greater(x, threshold),
@@ -87,7 +87,7 @@ def tanh_shrink(x: Any) -> Any:
     >>> print(ops.tanh_shrink([-2.0, 0.0, 2.0]).numpy().round(3))
     [-1.036  0.     1.036]
     """
-    x = _floating(x)
+    x = dispatch.convert_floating(x)
     return elementwise.subtract(x, elementwise.tanh(x))
 
 
@@ -132,7 +132,7 @@ def squareplus(x: Any, b: float = 4) -> Any:
     >>> ops.squareplus([-1.5, 0.0, 1.5]).numpy().tolist()
     [0.5, 1.0, 2.0]
     """
-    x = _floating(x)
+    x = dispatch.convert_floating(x)
     root = elementwise.sqrt(elementwise.add(elementwise.square(x), b))
     return elementwise.divide(elementwise.add(x, root), 2)
 
@@ -155,7 +155,7 @@ def sparse_plus(x: Any) -> Any:
     >>> ops.sparse_plus([-2.0, 0.0, 2.0]).numpy().tolist()
     [0.0, 0.25, 2.0]
     """
-    x = _floating(x)
+    x = dispatch.convert_floating(x)
     curve = elementwise.multiply(elementwise.square(elementwise.add(x, 1)), 0.25)
     rising = elementwise.where(elementwise.less(x, 1), curve, x)
     return elementwise.where(elementwise.less_equal(x, -1), 0.0, rising)
@@ -179,7 +179,7 @@ def sparse_sigmoid(x: Any) -> Any:
     >>> ops.sparse_sigmoid([-2.0, 0.0, 2.0]).numpy().tolist()
     [0.0, 0.5, 1.0]
     """
-    x = _floating(x)
+    x = dispatch.convert_floating(x)
     line = elementwise.multiply(elementwise.add(x, 1), 0.5)
     rising = elementwise.where(elementwise.greater_equal(x, 1), 1.0, line)
     return elementwise.where(elementwise.less_equal(x, -1), 0.0, rising)
@@ -212,7 +212,7 @@ def sparsemax(x: Any, axis: int = -1) -> Any:
     >>> ops.sparsemax([3.0, 0.5, -2.0]).numpy().tolist()
     [1.0, 0.0, 0.0]
     """
-    x = _floating(x)
+    x = dispatch.convert_floating(x)
     rank = len(x.shape)
     if not -rank <= axis < rank:
         raise ValueError(

@@ -15,13 +15,14 @@ from kerascnn.ops import (
     diagonals,
     dispatch,
     elementwise,
+    joining,
     matrix_products,
     ranges,
     reduction,
     shaping,
     sorting,
 )
-from kerascnn.ops.reduction import _axes, _floating
+from kerascnn.ops.reduction import _axes
 from kerascnn.ops.shaping import _axis
 from kerascnn.symbolic.operation import op
 
@@ -165,7 +166,7 @@ def prod(x: Any, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -
         half = y.shape[-1] // 2
         product = elementwise.multiply(y[..., :half], y[..., half : 2 * half])
         rest = [y[..., 2 * half :]] if y.shape[-1] % 2 else []
-        y = shaping.concatenate([product, *rest], -1)
+        y = joining.concatenate([product, *rest], -1)
     sizes = [1 if a in axes else x.shape[a] for a in range(len(x.shape))]
     return shaping.reshape(y, sizes if keepdims else [x.shape[a] for a in kept])
 
@@ -346,7 +347,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     >>> ops.trapezoid([1.0, 2.0, 3.0], [0.0, 1.0, 3.0]).numpy().tolist()
     6.5
     """
-    y = _floating(y)
+    y = dispatch.convert_floating(y)
     axis = _axis(axis, len(y.shape), "trapezoid")
     before = (slice(None),) * axis
     mean = elementwise.multiply(
@@ -448,7 +449,7 @@ def histogram(x: Any, bins: int = 10, range: tuple[float, float] | None = None) 
         raise ValueError(f"Argument `bins` must be a positive integer. Received: bins={bins}")
     if range is not None and (len(range) != 2 or range[1] < range[0]):
         raise ValueError(f"Argument `range` must be a tuple (low, high). Received: range={range}")
-    x = shaping.ravel(_floating(x))
+    x = shaping.ravel(dispatch.convert_floating(x))
     if range is None and x.shape[0] > 0:
         low, high = reduction.min(x), reduction.max(x)
     else:

@@ -8,7 +8,7 @@ from typing import Any
 from kerascnn import dtypes
 from kerascnn.ops import creation, dispatch, elementwise
 from kerascnn.ops.comparisons import _binary
-from kerascnn.ops.elementwise import _floating, _floating_input
+from kerascnn.ops.elementwise import _apply_floating
 from kerascnn.symbolic.operation import op
 
 __all__ = [
@@ -49,7 +49,7 @@ def sin(x: Any) -> Any:
     >>> print(ops.sin([0.0, 0.5, 1.0]).numpy().round(3))
     [0.    0.479 0.841]
     """
-    return _floating("sin", x)
+    return _apply_floating("sin", x)
 
 
 @op
@@ -70,7 +70,7 @@ def cos(x: Any) -> Any:
     >>> print(ops.cos([0.0, 0.5, 1.0]).numpy().round(3))
     [1.    0.878 0.54 ]
     """
-    return _floating("cos", x)
+    return _apply_floating("cos", x)
 
 
 @op
@@ -91,7 +91,7 @@ def tan(x: Any) -> Any:
     >>> print(ops.tan([0.0, 0.5, 1.0]).numpy().round(3))
     [0.    0.546 1.557]
     """
-    return _floating("tan", x)
+    return _apply_floating("tan", x)
 
 
 @op
@@ -112,7 +112,7 @@ def arcsin(x: Any) -> Any:
     >>> print(ops.arcsin([-1.0, 0.0, 0.5]).numpy().round(3))
     [-1.571  0.     0.524]
     """
-    return _floating("arcsin", x)
+    return _apply_floating("arcsin", x)
 
 
 @op
@@ -133,7 +133,7 @@ def arccos(x: Any) -> Any:
     >>> print(ops.arccos([-1.0, 0.0, 0.5]).numpy().round(3))
     [3.142 1.571 1.047]
     """
-    return _floating("arccos", x)
+    return _apply_floating("arccos", x)
 
 
 @op
@@ -154,7 +154,7 @@ def arctan(x: Any) -> Any:
     >>> print(ops.arctan([-1.0, 0.0, 2.0]).numpy().round(3))
     [-0.785  0.     1.107]
     """
-    return _floating("arctan", x)
+    return _apply_floating("arctan", x)
 
 
 @op
@@ -200,7 +200,7 @@ def sinh(x: Any) -> Any:
     >>> print(ops.sinh([-1.0, 0.0, 1.0]).numpy().round(3))
     [-1.175  0.     1.175]
     """
-    return _floating("sinh", x)
+    return _apply_floating("sinh", x)
 
 
 @op
@@ -221,7 +221,7 @@ def cosh(x: Any) -> Any:
     >>> print(ops.cosh([-1.0, 0.0, 1.0]).numpy().round(3))
     [1.543 1.    1.543]
     """
-    return _floating("cosh", x)
+    return _apply_floating("cosh", x)
 
 
 @op
@@ -242,7 +242,7 @@ def arcsinh(x: Any) -> Any:
     >>> print(ops.arcsinh([-1.0, 0.0, 1.0]).numpy().round(3))
     [-0.881  0.     0.881]
     """
-    return _floating("arcsinh", x)
+    return _apply_floating("arcsinh", x)
 
 
 @op
@@ -263,7 +263,7 @@ def arccosh(x: Any) -> Any:
     >>> print(ops.arccosh([1.0, 2.0]).numpy().round(3))
     [0.    1.317]
     """
-    return _floating("arccosh", x)
+    return _apply_floating("arccosh", x)
 
 
 @op
@@ -284,7 +284,7 @@ def arctanh(x: Any) -> Any:
     >>> print(ops.arctanh([0.0, 0.5]).numpy().round(3))
     [0.    0.549]
     """
-    return _floating("arctanh", x)
+    return _apply_floating("arctanh", x)
 
 
 @op
@@ -303,7 +303,7 @@ def deg2rad(x: Any) -> Any:
     >>> print(ops.deg2rad([90.0, 180.0]).numpy().round(3))
     [1.571 3.142]
     """
-    return elementwise.multiply(_floating_input(x), math.pi / 180)
+    return elementwise.multiply(dispatch.convert_floating(x), math.pi / 180)
 
 
 @op
@@ -322,7 +322,7 @@ def rad2deg(x: Any) -> Any:
     >>> print(ops.rad2deg([0.0, 1.0]).numpy().round(3))
     [ 0.    57.296]
     """
-    return elementwise.multiply(_floating_input(x), 180 / math.pi)
+    return elementwise.multiply(dispatch.convert_floating(x), 180 / math.pi)
 
 
 @op
@@ -341,7 +341,7 @@ def sinc(x: Any) -> Any:
     >>> print(ops.sinc([0.0, 0.5, 1.5]).numpy().round(3))
     [ 1.     0.637 -0.212]
     """
-    x = _floating_input(x)
+    x = dispatch.convert_floating(x)
     is_zero = elementwise.equal(x, 0)
     angle = elementwise.multiply(elementwise.where(is_zero, creation.ones_like(x), x), math.pi)
     return elementwise.where(is_zero, creation.ones_like(x), elementwise.divide(sin(angle), angle))

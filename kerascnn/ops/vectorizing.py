@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import trees
-from kerascnn.ops import dispatch, shaping
+from kerascnn.ops import dispatch, joining, shaping
 
 __all__ = ["vectorize"]
 
@@ -123,6 +123,6 @@ def _over_elements(
     if not results:
         raise ValueError(f"vectorize: there is no element in arguments of the shape {shape}.")
     return trees.map_structure(
-        lambda *parts: shaping.reshape(shaping.stack(parts), (*shape, *tuple(parts[0].shape))),
+        lambda *parts: shaping.reshape(joining.stack(parts), (*shape, *tuple(parts[0].shape))),
         *(trees.map_structure(dispatch.convert, result) for result in results),
     )

@@ -95,6 +95,7 @@ class OptimizerMap(MutableMapping):
 
         Args:
             config: The dictionary.
+            custom_objects: Classes of optimizers by the names that the dictionary has for them.
         """
         from kerascnn.optimizers import deserialize
 

@@ -29,7 +29,7 @@ def signature(model: Any, given: Any) -> Any:
     """
     own = _own_signature(model)
     if given is not None:
-        if isinstance(given, (list, tuple)) and len(given) == 1 and not _is_nested(own):
+        if isinstance(given, (list, tuple)) and len(given) == 1 and not trees.is_nested(own):
             given = given[0]
         if own is not None and len(trees.flatten(given)) != len(trees.flatten(own)):
             raise ValueError(
@@ -75,10 +75,6 @@ def check_stateless(model: Any, program: Program) -> None:
             "`stateful`, assign to a variable only where `training` is true, and draw random "
             "numbers with a whole number as their seed."
         )
-
-
-def _is_nested(structure: Any) -> bool:
-    return isinstance(structure, (list, tuple, dict))
 
 
 def _named(inputs: list[Input]) -> list[Input]:

@@ -187,12 +187,6 @@ def _compile(
         variable.assign(array)
 
 
-def holds_layers(path: Path) -> bool:
-    """Tells whether a file has weights by layer, in Keras 2's format, whatever its name is."""
-    with h5_file.opened_tree(str(path), str(path)) as groups:
-        return _names(groups[""], "layer_names") is not None
-
-
 def load_weights(model: Any, path: Path, by_name: bool, skip_mismatch: bool) -> None:
     """Loads the weights of a file into a model."""
     name = str(path)

@@ -99,7 +99,7 @@ def load_tensors(
     if names is None:
         places = _in_order(model, units, tensors, path)
     else:
-        places = _by_name(units, names, path, plan)
+        places = _by_name(units, names, plan)
     used: set[str] = set()
     for (layer_path, layer), place in zip(units, places, strict=True):
         if place is None:
@@ -133,7 +133,7 @@ def without_wrappers(tensors: Arrays) -> Arrays:
     return tensors
 
 
-def _by_name(units: list[tuple[str, Any]], names: Any, path: Path, plan: Plan) -> list[Place]:
+def _by_name(units: list[tuple[str, Any]], names: Any, plan: Plan) -> list[Place]:
     """Returns the place of each layer, None for those that are left."""
     if callable(names):
         return [names(layer_path) for layer_path, _ in units]

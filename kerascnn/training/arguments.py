@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import _core, config, random
+from kerascnn import _core, config, seed_generators
 from kerascnn.callbacks.callback_list import CallbackList
 from kerascnn.tracebacks import warn
 from kerascnn.training.data import ArrayData, check_positive_int
@@ -58,7 +58,7 @@ class Running:
 
 def make_shuffler() -> np.random.Generator:
     """Makes the generator of a fit's orders; `keras.utils.set_random_seed` makes them repeat."""
-    return np.random.default_rng(random.make_default_seed())
+    return np.random.default_rng(seed_generators.make_default_seed())
 
 
 def standardize_verbosity(verbose: Any) -> int:

@@ -248,7 +248,7 @@ class BatchFeed:
     # Steps -------------------------------------------------------------------------------------
 
     def run(self, limit: int, later: bool = False) -> tuple[Step | None, int]:
-        """Up to `limit` steps; the program of the last one, and how many it were.
+        """Up to `limit` steps; the program of the last one, and how many there were.
 
         They are enqueued with their data, with `later` or without. Where the source fails, the
         steps of the batches before are enqueued all the same.

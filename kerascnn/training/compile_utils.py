@@ -11,7 +11,8 @@ from kerascnn import naming, ops, trees
 from kerascnn.device import current as current_device
 from kerascnn.distribution import replicas
 from kerascnn.losses.alignment import ctc
-from kerascnn.losses.losses import LossFunctionWrapper, sparse_categorical_crossentropy
+from kerascnn.losses.crossentropy import sparse_categorical_crossentropy
+from kerascnn.losses.function_losses import LossFunctionWrapper
 from kerascnn.training.device_state import move_to
 from kerascnn.training.output_matching import (
     by_output,
@@ -21,8 +22,8 @@ from kerascnn.training.output_matching import (
     part_of,
     per_output,
 )
-from kerascnn.training.structure import at_path, is_nested, paths
 from kerascnn.training.target_shapes import check_target_shape
+from kerascnn.trees import at_path, is_nested, paths
 
 
 class OutputLoss(NamedTuple):
@@ -160,7 +161,7 @@ class CompileLoss:
         self.built = True
 
     def _given(self, y_pred: Any) -> list[tuple[tuple, Any, Any]]:
-        """Yields (path, the given loss, its weight) for each loss."""
+        """Returns (path, the given loss, its weight) for each loss."""
         found = by_output(self._user_loss, y_pred, self._names, "loss")
         if not is_nested(self._user_weights):
             return [(path, loss, self._user_weights) for path, loss in found]

@@ -11,7 +11,7 @@ from kerascnn import _core, config, dtypes, trees
 from kerascnn.interchange import shares_memory
 from kerascnn.layers.text import is_text
 from kerascnn.training.device_arrays import Array, DeviceArray, device_array
-from kerascnn.training.structure import is_nested
+from kerascnn.trees import is_nested
 from kerascnn.utils.batch_parts import pack_x_y_sample_weight
 
 # The device has no wider unsigned integers: each becomes the next type that can hold it.
@@ -357,7 +357,7 @@ def _spread_weights(weights: Any, y: Any) -> Any:
 
 def _check_weights(weights: Any, y: Any) -> None:
     if y is None:
-        raise ValueError("sample_weight was given without y.")
+        raise ValueError("sample_weight was given without y: pass y, or leave it out.")
     if is_nested(weights) and len(trees.flatten(weights)) != len(trees.flatten(y)):
         raise ValueError(
             "Pass one sample_weight array for each array of y. Received "

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kerascnn import _core
 from kerascnn.training.device_arrays import DeviceArray
 from kerascnn.variable import Variable
-
-if TYPE_CHECKING:
-    from kerascnn.training.steps import Step
 
 # So many orders are kept: of whole batches and the last one, for a few sets of data, of at most so
 # many rows each.
@@ -140,14 +137,6 @@ class StepState:
                 self._in_order.pop(next(iter(self._in_order)))
         self._in_order[key] = order
         return order
-
-    def run_from(
-        self, reader: object, position: int, step: Step, inputs: list[Any], count: int, later: bool
-    ) -> None:
-        """Runs `count` steps that advance the counter, from `reader`'s batch at `position` on."""
-        self.depart(reader, position)
-        step.run(inputs, count, later)
-        self.arrive(reader, position + count)
 
     def depart(self, reader: object, position: int) -> None:
         """Prepares for steps from `reader`'s batch at `position` on."""

@@ -362,7 +362,7 @@ class Feed:
     # Steps -------------------------------------------------------------------------------------
 
     def run(self, limit: int, later: bool = False) -> tuple[Step, int]:
-        """Up to `limit` steps with one program; which program, and how many it were.
+        """Up to `limit` steps with one program; which program, and how many there were.
 
         With `later` they may be started together with those of further calls.
         """

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import code_places, random, trees
+from kerascnn import code_places, seed_generators, trees
 from kerascnn.layers.layer import Layer
 from kerascnn.tracebacks import warn
 
@@ -36,7 +36,7 @@ class PythonState:
         self._model = model
         self._numpy = _numpy_state()
         self._python = _python_random.getstate()
-        self._own_draws = random.num_default_seeds()
+        self._own_draws = seed_generators.num_default_seeds()
         self._numbers = _numbers_of(model)
         self._places: dict[tuple[int, str], tuple[str, int]] = {}
 
@@ -63,7 +63,7 @@ class PythonState:
         if self._numpy != _numpy_state():
             found.append(("draws random numbers from NumPy", _is_numpy_draw))
         # Layers that are made meanwhile take seeds from Python's generator too.
-        is_own = self._own_draws != random.num_default_seeds()
+        is_own = self._own_draws != seed_generators.num_default_seeds()
         if not is_own and self._python != _python_random.getstate():
             found.append(("draws random numbers from Python's `random`", _is_python_draw))
         for text, is_meant in found:

@@ -16,7 +16,7 @@ from kerascnn.distribution import replicas
 from kerascnn.dtype_policies import DTypePolicy, DTypePolicyMap
 from kerascnn.layers.layer import Layer
 from kerascnn.metrics.metric import Metric
-from kerascnn.random import SeedGenerator
+from kerascnn.seed_generators import SeedGenerator
 from kerascnn.training.data import ArrayData
 from kerascnn.training.feed import Feed
 from kerascnn.training.layer_settings import LayerSettings

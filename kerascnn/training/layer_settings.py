@@ -12,7 +12,7 @@ from typing import Any
 from kerascnn import _core
 from kerascnn.layers.layer import Layer
 from kerascnn.metrics.metric import Metric
-from kerascnn.random import SeedGenerator
+from kerascnn.seed_generators import SeedGenerator
 from kerascnn.variable import Variable
 
 # Steps are compiled for these objects anyway, or never look into them.

@@ -14,8 +14,8 @@ from kerascnn.training.feed import Feed
 from kerascnn.training.logs import LazyLogs, as_number, flat_logs, sorted_logs
 from kerascnn.training.pacing import PATIENCE, USUAL_PATIENCE, LaunchQueue, Pacer
 from kerascnn.training.peers import description_for_peers
+from kerascnn.training.resumption import Training
 from kerascnn.training.steps import TEST, TRAIN, Step
-from kerascnn.training.training import Training
 from kerascnn.training.turns import turns_of
 
 if TYPE_CHECKING:

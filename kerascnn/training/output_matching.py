@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 from kerascnn import trees
-from kerascnn.training.structure import at_path, is_nested, paths
+from kerascnn.trees import at_path, is_nested, paths
 
 
 def output_names_of(y_pred: Any, names: list[str] | None) -> list[str | None]:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from kerascnn.utils.progbar import format_duration
+
 _BAR_WIDTH = 20
 _REFRESH_SECONDS = 0.05
 
@@ -199,18 +201,6 @@ def format_logs(logs: dict) -> str:
         digits = f"{number:.4f}" if abs(number) > 1e-3 or number != number else f"{number:.4e}"
         parts.append(f" - {name}: {digits}")
     return "".join(parts)
-
-
-def format_duration(seconds: float) -> str:
-    """Formats the time left: "7s", "2:05" or "1:02:05".
-
-    >>> format_duration(7), format_duration(125), format_duration(3725)
-    ('7s', '2:05', '1:02:05')
-    """
-    whole = int(seconds)
-    if whole > 3600:
-        return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
-    return f"{whole // 60}:{whole % 60:02d}" if whole > 60 else f"{whole}s"
 
 
 def format_step_time(seconds: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import random
+from kerascnn import seed_generators
 
 
 def take() -> dict[str, Any]:
@@ -21,7 +21,7 @@ def take() -> dict[str, Any]:
     places: dict[str, Any] = {
         "python": [version, np.array(numbers, np.int64), gauss],
         "numpy": [kind, np.asarray(key).astype(np.int64), at, has_gauss, cached],
-        "draws": random.global_places(),
+        "draws": seed_generators.global_places(),
     }
     torch = sys.modules.get("torch")
     if torch is not None:
@@ -39,7 +39,7 @@ def restore(places: dict[str, Any]) -> None:
     python_random.setstate((version, tuple(int(n) for n in numbers), gauss))
     kind, key, at, has_gauss, cached = places["numpy"]
     np.random.set_state((kind, np.asarray(key, np.uint32), at, has_gauss, cached))  # noqa: NPY002
-    random.restore_global_places(places["draws"])
+    seed_generators.restore_global_places(places["draws"])
     torch = sys.modules.get("torch")
     if torch is not None and "torch" in places:
         torch.set_rng_state(torch.from_numpy(np.array(places["torch"], np.uint8)))

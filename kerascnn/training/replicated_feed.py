@@ -109,7 +109,7 @@ class ReplicatedFeed:
             feed.go_to(position, batches)
 
     def run(self, limit: int, later: bool = False) -> tuple[Step, int]:
-        """Up to `limit` steps with one program; which program, and how many it were."""
+        """Up to `limit` steps with one program; which program, and how many there were."""
         begun = [feed.begin_run(limit) for feed in self._feeds]
         # Where data comes in chunks, those of the devices may end at different batches.
         count = min(own for _, own in begun)

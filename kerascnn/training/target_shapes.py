@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerascnn import losses
-from kerascnn.losses.losses import LossFunctionWrapper
+from kerascnn.losses.function_losses import LossFunctionWrapper
 
 _LABELS = losses.sparse_categorical_crossentropy
 _ONE_HOT = losses.categorical_crossentropy

@@ -103,11 +103,11 @@ def set_random_seed(seed: int) -> None:
     """
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
         raise ValueError(f"A seed must be an integer from 0 to 2**32 - 1. Received: seed={seed!r}")
-    from kerascnn import random
+    from kerascnn import seed_generators
 
     _python_random.seed(int(seed))
     np.random.seed(int(seed))  # noqa: NPY002 (the one that users' scripts draw from)
-    random.reset_global_generator(int(seed))
+    seed_generators.reset_global_generator(int(seed))
 
 
 def clear_session(free_memory: bool = True) -> None:

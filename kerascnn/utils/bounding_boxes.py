@@ -169,11 +169,17 @@ def clip_to_image_size(
     [[0.0, 5.0, 30.0, 40.0]]
     """
     if bounding_box_format not in ("xyxy", "rel_xyxy"):
-        raise NotImplementedError(f"Boxes in the format {bounding_box_format!r} can't be clipped.")
+        raise NotImplementedError(
+            f"Boxes in the format {bounding_box_format!r} can't be clipped: `convert_format` makes "
+            "'xyxy' or 'rel_xyxy' of them."
+        )
     if bounding_box_format == "rel_xyxy":
         height = width = 1.0
     elif height is None or width is None:
-        raise ValueError("`height` and `width` must be set if `format='xyxy'`.")
+        raise ValueError(
+            "clip_to_image_size() needs `height` and `width` of the image for boxes in 'xyxy'. "
+            f"Received: height={height}, width={width}"
+        )
     boxes = ops.convert_to_tensor(bounding_boxes["boxes"])
     clipped = _clipped(ops.split(boxes, 4, -1), height, width)
     result = {**bounding_boxes, "boxes": ops.concatenate(clipped, -1)}

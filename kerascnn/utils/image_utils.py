@@ -71,7 +71,10 @@ def img_to_array(img: Any, data_format: str | None = None, dtype: Any = None) ->
     if x.ndim == 2:
         x = x[:, :, None]
     elif x.ndim != 3:
-        raise ValueError(f"Unsupported image shape: {x.shape}")
+        raise ValueError(
+            f"Unsupported image shape: {x.shape}. An image has the axes height and width, or these "
+            "and channels."
+        )
     return x.transpose(2, 0, 1) if data_format == "channels_first" else x
 
 
@@ -117,7 +120,10 @@ def array_to_img(
             x = x / largest
         x = x * 255
     if x.shape[2] not in (1, 3, 4):
-        raise ValueError(f"Unsupported channel number: {x.shape[2]}")
+        raise ValueError(
+            f"Unsupported channel number: {x.shape[2]}. An image has 1, 3 or 4 channels; "
+            f"data_format={data_format!r} says which axis they are."
+        )
     if x.shape[2] > 1:
         return image.fromarray(np.ascontiguousarray(x.astype("uint8")))
     wide = np.max(x) > 255

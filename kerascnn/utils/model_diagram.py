@@ -47,7 +47,7 @@ class Diagram(NamedTuple):
     edges: list[tuple[str, str]]
 
     def boxes(self) -> Iterator[Box]:
-        """Returns all boxes, also those of expanded models."""
+        """Yields all boxes, also those of expanded models."""
         for part in self.parts:
             if isinstance(part, Diagram):
                 yield from part.boxes()
@@ -55,7 +55,7 @@ class Diagram(NamedTuple):
                 yield part
 
     def all_edges(self) -> Iterator[tuple[str, str]]:
-        """Returns all arrows, also those of expanded models."""
+        """Yields all arrows, also those of expanded models."""
         for part in self.parts:
             if isinstance(part, Diagram):
                 yield from part.all_edges()

@@ -139,7 +139,7 @@ class Progbar:
         else:
             pieces.append(("", f"{current:7d}/Unknown"))
         if self.target and not finalize:
-            left = _format_left(per_step * (self.target - current))
+            left = format_duration(per_step * (self.target - current))
         else:
             left = f"{now - self._start:.0f}s"
         pieces += [("", " "), (_BOLD, left)]
@@ -186,7 +186,12 @@ class Progbar:
         return duration
 
 
-def _format_left(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
+    """Formats the time left: "7s", "2:05" or "1:02:05".
+
+    >>> format_duration(7), format_duration(125), format_duration(3725)
+    ('7s', '2:05', '1:02:05')
+    """
     whole = int(seconds)
     if whole > 3600:
         return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"

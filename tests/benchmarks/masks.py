@@ -1,7 +1,7 @@
 """Measures what masks cost: epochs of networks with masks, beside the same ones without.
 
     OMP_NUM_THREADS=2 python tests/benchmarks/masks.py [--device gpu] [--only lstm_pooled]
-        [--json FILE] [--processor-time]
+        [--output FILE] [--processor-time]
 
 Both sides are models of kerascnn with the same layers, trained through plain `fit` on sequences of
 random lengths, which the masks tell. The sides take turns, and each line shows the best epochs.
@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
     parser.add_argument("--only", help="networks, separated by commas")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path, help="a file for all numbers")
+    parser.add_argument("--output", type=Path, help="a file for all numbers")
     parser.add_argument(
         "--processor-time",
         action="store_true",
@@ -138,10 +138,10 @@ def main() -> None:
             verdict = "" if ratio <= BAR else f"  above {BAR}"
             print(f"{name:14} {each}  ratio {ratio:.3f}{verdict}", flush=True)
             results[name] = {"seconds": best, "ratio": ratio}
-    if arguments.json:
+    if arguments.output:
         machine = report.machine("cuda:0" if arguments.device == "gpu" else "cpu")
         document = {"machine": machine, "processor_time": arguments.processor_time}
-        arguments.json.write_text(json.dumps(document | {"networks": results}, indent=1) + "\n")
+        arguments.output.write_text(json.dumps(document | {"networks": results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

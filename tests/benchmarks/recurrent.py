@@ -1,7 +1,7 @@
 """Measures epochs of recurrent networks, beside PyTorch's loop and Keras on JAX.
 
     OMP_NUM_THREADS=2 python tests/benchmarks/recurrent.py [--device gpu] [--only lstm_rows]
-        [--json FILE]
+        [--output FILE]
 
 Each network is one recurrent layer and a dense one, trained with Adam through plain `fit`.
 `lstm_rows` and `gru_rows` read images of 28 by 28 row by row, `lstm_long` reads sequences of 512
@@ -272,7 +272,7 @@ def main() -> None:
     parser.add_argument("--only", help="networks, separated by commas")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-jax", action="store_true", help="leaves Keras on JAX out")
-    parser.add_argument("--json", type=Path, help="a file for all numbers")
+    parser.add_argument("--output", type=Path, help="a file for all numbers")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
@@ -294,10 +294,10 @@ def main() -> None:
             each = "  ".join(f"{party} {1e3 * seconds:.1f} ms" for party, seconds in best.items())
             print(f"{name:12} {each}  ratio {ratio:.2f}", flush=True)
             results[name] = {"seconds": best, "ratio": ratio, "network": NETWORKS[name]._asdict()}
-    if arguments.json:
+    if arguments.output:
         machine = report.machine("cuda:0" if arguments.device == "gpu" else "cpu")
         document = {"machine": machine, "networks": results}
-        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
+        arguments.output.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

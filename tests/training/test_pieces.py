@@ -197,12 +197,7 @@ def test_the_counter_is_written_anew_after_a_run_that_failed(device):
 
     state, reader = StepState(device), object()
 
-    class Fails:
-        def run(self, inputs, steps, later):
-            state.step.core.assign(state.step.core.value + 2)  # Two of the steps ran.
-            raise ValueError("the third")
-
-    with pytest.raises(ValueError, match="the third"):
-        state.run_from(reader, 0, Fails(), [], 5, False)
-    state.seek(reader, 0)
+    state.depart(reader, 0)
+    state.step.core.assign(state.step.core.value + 2)  # Two steps ran, the third one failed.
+    state.seek(reader, 0)  # Without `arrive` nobody knows that.
     assert int(state.step.read()) == 0

@@ -143,13 +143,13 @@ def test_layers_that_ask_for_values_can_be_part_of_models(rng):
 
     keras.utils.set_random_seed(4)
     keras.random.uniform((1,))
-    state = keras.random.global_state().numpy()
+    state = keras.seed_generators.global_state().numpy()
     inputs, counting = keras.Input((3,)), Counting()
     hidden = counting(inputs)
     assert hidden.shape == (None, 6)
     # Inferring shapes leaves no side effects.
     assert float(counting.calls) == 0
-    np.testing.assert_array_equal(keras.random.global_state().numpy(), state)
+    np.testing.assert_array_equal(keras.seed_generators.global_state().numpy(), state)
     model = keras.Model(inputs, layers.Dense(1)(hidden))
     model.compile("sgd", "mse", run_eagerly=True)
     model.fit(rng.normal(size=(4, 3)), np.ones((4, 1)), batch_size=2, verbose=0)

@@ -159,11 +159,11 @@ def test_deltas(encoding, variance, batch, rng):
         (lambda b, x: b.convert_format(x, "xyxy", "corners"), ValueError, "format of boxes"),
         (lambda b, x: b.convert_format(x, "xyxy", "rel_xyxy"), ValueError, "`height` and `width`"),
         (lambda b, x: b.convert_format(x[:, :3], "xyxy", "xywh"), ValueError, "dimension of 4"),
-        (lambda b, x: b.clip_to_image_size({"boxes": x}), ValueError, "must be set"),
+        (lambda b, x: b.clip_to_image_size({"boxes": x}), ValueError, "needs `height` and `width`"),
         (
             lambda b, x: b.clip_to_image_size({"boxes": x}, 1, 1, "xywh"),
             NotImplementedError,
-            "can't be clipped",
+            "can't be clipped: `convert_format` makes",
         ),
         (lambda b, x: b.crop(x, 0, 0, 1, 1, "xywh"), NotImplementedError, "must be in"),
         (lambda b, x: b.compute_iou(x[0], x, "xyxy"), ValueError, "2 or 3 axes"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kerascnn import ops, random
+from kerascnn import ops, seed_generators
 from kerascnn.layers.preprocessing.base import ImagePreprocessing, images_in, saved_seed
 from kerascnn.ops import dispatch, resampling
 from kerascnn.ops import image as image_ops
@@ -134,7 +134,7 @@ class RandomCrop(ImagePreprocessing):
         super().__init__(name=name, data_format=data_format, **kwargs)
         self.height = height
         self.width = width
-        self._set_seed(seed if seed is not None else random.make_default_seed())
+        self._set_seed(seed if seed is not None else seed_generators.make_default_seed())
 
     def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
         images = images_in(data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerascnn import dtypes
-from kerascnn.ops import dispatch, elementwise, shaping
+from kerascnn.ops import dispatch, elementwise, joining
 from kerascnn.ops.image import common
 from kerascnn.symbolic.operation import op
 
@@ -51,7 +51,7 @@ def rgb_to_grayscale(images: Any, data_format: str | None = None) -> Any:
     dtype = images.dtype
     if not dtypes.is_float(dtype):
         images = dispatch.convert(images, dtypes.float_result_type(dtype))
-    red, green, blue = shaping.split(images, 3, axis)
+    red, green, blue = joining.split(images, 3, axis)
     gray = elementwise.add(
         elementwise.add(elementwise.multiply(red, 0.2989), elementwise.multiply(green, 0.587)),
         elementwise.multiply(blue, 0.114),
@@ -73,7 +73,7 @@ def _channels(images: Any, data_format: str | None) -> tuple[list[Any], int]:
             f"Input images must have 3 channels, but received images with {images.shape[axis]} "
             f"channels: images.shape={tuple(images.shape)}"
         )
-    return shaping.split(images, 3, axis), axis
+    return joining.split(images, 3, axis), axis
 
 
 @op
@@ -128,7 +128,7 @@ def rgb_to_hsv(images: Any, data_format: str | None = None) -> Any:
     hue = elementwise.where(elementwise.equal(value, red), sector(green, blue, 0.0), hue)
     turn = dispatch.convert(elementwise.less(hue, 0.0), images.dtype)
     hue = elementwise.add(elementwise.where(has_spread, hue, 0.0), turn)
-    return shaping.concatenate([hue, saturation, value], axis)
+    return joining.concatenate([hue, saturation, value], axis)
 
 
 @op
@@ -168,4 +168,4 @@ def hsv_to_rgb(images: Any, data_format: str | None = None) -> Any:
         return elementwise.multiply(value, elementwise.add(paleness, share))
 
     rgb = [channel(3.0, 1.0, -1.0), channel(2.0, -1.0, 2.0), channel(4.0, -1.0, 2.0)]
-    return shaping.concatenate(rgb, axis)
+    return joining.concatenate(rgb, axis)

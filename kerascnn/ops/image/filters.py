@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import dtypes
-from kerascnn.ops import convolution, dispatch, elementwise, reduction, shaping
+from kerascnn.ops import convolution, dispatch, elementwise, joining, reduction, shaping
 from kerascnn.ops.image import common
 from kerascnn.symbolic.operation import op
 
@@ -120,7 +120,7 @@ def sobel_edges(images: Any, data_format: str | None = None) -> Any:
         _smooth(_slope(padded, along), across)
         for along, across in ((rows, columns), (columns, rows))
     ]
-    return shaping.stack(edges, -1)
+    return joining.stack(edges, -1)
 
 
 def _thirds(x: Any, axis: int) -> list[Any]:
@@ -198,8 +198,8 @@ def ssim(
     a, b = elementwise.subtract(a, level_a), elementwise.subtract(b, level_b)
     products = [elementwise.multiply(x, y) for x, y in ((a, a), (b, b), (a, b))]
     # One convolution computes all five maps.
-    means = _smoothed(shaping.concatenate([a, b, *products], -1), weights, weights, "valid")
-    rest_a, rest_b, square_a, square_b, product = shaping.split(means, 5, -1)
+    means = _smoothed(joining.concatenate([a, b, *products], -1), weights, weights, "valid")
+    rest_a, rest_b, square_a, square_b, product = joining.split(means, 5, -1)
     variances = (square_a - rest_a * rest_a) + (square_b - rest_b * rest_b)
     covariance = product - rest_a * rest_b
     mean_a, mean_b = rest_a + level_a, rest_b + level_b

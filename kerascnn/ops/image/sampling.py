@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import dtypes
-from kerascnn.ops import dispatch, elementwise, rounding, shaping
+from kerascnn.ops import dispatch, elementwise, joining, rounding, shaping
 from kerascnn.ops.image import common, filters
 from kerascnn.symbolic.operation import op
 
@@ -85,7 +85,7 @@ def affine_transform(
         raise ValueError(
             f"affine_transform: {transform.shape[0]} transforms for {batch.shape[0]} images."
         )
-    parts = shaping.split(transform, 8, axis=1)[:6]
+    parts = joining.split(transform, 8, axis=1)[:6]
     return affine_pixels(images, parts, interpolation, fill_mode, fill_value, data_format)
 
 
@@ -230,7 +230,7 @@ def homography(start: Any, end: Any) -> Any:
     pairs = [
         elementwise.multiply(a, b) for a, b in ((second, third), (first, third), (first, second))
     ]
-    scale = elementwise.multiply(shares, shaping.concatenate(pairs, 1))
+    scale = elementwise.multiply(shares, joining.concatenate(pairs, 1))
     scaled = elementwise.multiply(scale[:, :, None], back)
     matrix = _product(columns, scaled)
     return elementwise.divide(matrix, matrix[:, 2:, 2:])
@@ -239,12 +239,12 @@ def homography(start: Any, end: Any) -> Any:
 def _frame(points: Any) -> tuple[Any, Any, Any]:
     """Returns three points as columns (n, 3, 3), its adjugate, and that times the fourth point."""
     one = np.ones((points.shape[0], 4, 1))
-    full = shaping.concatenate([points, dispatch.convert(one, "float64", like=points)], -1)
+    full = joining.concatenate([points, dispatch.convert(one, "float64", like=points)], -1)
     p1, p2, p3, p4 = (full[:, i] for i in range(4))
     crosses = [_cross(p2, p3), _cross(p3, p1), _cross(p1, p2)]
-    adjugate = shaping.stack(crosses, 1)
+    adjugate = joining.stack(crosses, 1)
     shares = _product(adjugate, p4[:, :, None])
-    return shaping.stack([p1, p2, p3], 2), adjugate, shares[:, :, 0]
+    return joining.stack([p1, p2, p3], 2), adjugate, shares[:, :, 0]
 
 
 def _cross(a: Any, b: Any) -> Any:
@@ -252,7 +252,7 @@ def _cross(a: Any, b: Any) -> Any:
     parts = []
     for i, j in ((1, 2), (2, 0), (0, 1)):
         parts.append(a[:, i : i + 1] * b[:, j : j + 1] - a[:, j : j + 1] * b[:, i : i + 1])
-    return shaping.concatenate(parts, 1)
+    return joining.concatenate(parts, 1)
 
 
 def _product(a: Any, b: Any) -> Any:

@@ -1,14 +1,14 @@
 // The three convolution ops on CUDA and what each implementation offers. conv2d.cpp takes the first
 // that fits, or of those for larger convolutions the one that is the fastest by the clock:
-//   conv2d_depthwise.cu  own, any but float64: a kernel of up to 7 x 7 for each channel
-//   conv2d_narrow.cu  own, few taps, many results, TF32 and 16 bits: tensor cores, first layers
-//   conv2d_pointwise.cu  own, TF32 and 16 bits: tensor cores, 1x1 kernels with any activation but
-//   relu conv2d_tiled.cu   own, float32, little arithmetic: bands of the input in shared memory
-//   conv2d_tf32.cu    own, float32 with TF32 allowed, few channels: tensor cores
-//   conv2d_wgrad_warpgroups.cu  own, the gradient of 3x3 kernels, TF32, Hopper: many channels
-//   conv2d_product.cu cuBLASLt: 1x1 kernels, and few input channels
-//   cudnn_conv2d.cpp  cuDNN: larger convolutions, float16 and bfloat16
-//   conv2d_direct.cu  own, any floating dtype and geometry: float64, and whatever the others refuse
+//   conv2d_depthwise.cu         own, any but float64: a kernel of up to 7 x 7 for each channel
+//   conv2d_narrow.cu            own, TF32 and 16 bits, few taps, many results: first layers
+//   conv2d_pointwise.cu         own, TF32 and 16 bits: 1x1 kernels, any activation but relu
+//   conv2d_tiled.cu             own, float32, little arithmetic: bands of images in shared memory
+//   conv2d_tf32.cu              own, float32 with TF32 allowed, few channels: tensor cores
+//   conv2d_wgrad_warpgroups.cu  own, TF32, Hopper: the gradient of 3x3 kernels, many channels
+//   conv2d_product.cu           cuBLASLt: 1x1 kernels, and few input channels
+//   cudnn_conv2d.cpp            cuDNN: larger convolutions, float16 and bfloat16
+//   conv2d_direct.cu            own, any floating dtype and geometry: float64, what others refuse
 #pragma once
 
 #include <memory>

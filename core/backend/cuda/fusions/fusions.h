@@ -1,6 +1,6 @@
 // The fusions of CUDA: their patterns, and the one list of them. The kernels, plan_fused_<name>,
-// are in the files of this folder, or in a room of their own. What is here needs no CUDA, so that
-// tests can look for the patterns without a GPU.
+// are in the files of this folder, or beside kernels of their kind (attention/, normalization/).
+// What is here needs no CUDA, so that tests can look for the patterns without a GPU.
 #pragma once
 
 #include <memory>
