@@ -402,7 +402,7 @@ class _Host:
 
 def _join_first(place: Place, deadline: float) -> Star:
     with contextlib.ExitStack() as opened:
-        connections = {}
+        connections: dict[str, socket.socket] = {}
         for purpose in _PURPOSES:
             known = list(connections.values())
             connections[purpose] = opened.enter_context(_find_first(place, known, deadline))
@@ -453,7 +453,7 @@ def _find_first(place: Place, known: Sequence[socket.socket], deadline: float) -
                     return connection
             failure = "something else listens there"
             connection.close()
-        if select.select(known, [], [], 0.0)[0]:
+        if known and select.select(known, [], [], 0.0)[0]:
             # Before all are there process 0 says only what is wrong, and listens no more then.
             _wait_for_all(place, known, deadline)
         if time.monotonic() > deadline:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.util
 import os
@@ -60,9 +61,6 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, **alone, **loopback, **more}
 
 
-_held: list[socket.socket] = []
-
-
 def free_port() -> int:
     """Returns a port of the loopback that stays free for who listens at it by its number.
 
@@ -72,7 +70,7 @@ def free_port() -> int:
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     holder.bind(("127.0.0.1", 0))
-    _held.append(holder)
+    atexit.register(holder.close)
     return holder.getsockname()[1]
 
 

@@ -96,7 +96,9 @@ def start(monkeypatch):
         ray_train.KerascnnBackend().on_start(workers, ray_train.KerascnnConfig())
         return environments
 
-    return start
+    yield start
+    if ray_train._held is not None:
+        ray_train._held.close()
 
 
 class TestStarting:
