@@ -159,8 +159,6 @@ class Star:
                 return self._gather_first(data, patience)
             return self._gather_other(data, patience)
         except (TimeoutError, Ended) as error:
-            if isinstance(error, Ended):
-                self._wait_for_reason()
             self._broken = self._broken or str(error)
             kind = TimeoutError if isinstance(error, TimeoutError) else ConnectionError
             self._raise(kind(self._broken))
@@ -228,6 +226,7 @@ class Star:
         except TimeoutError:
             raise TimeoutError(self._late([0], patience)) from None
         except Ended:
+            self._wait_for_reason()
             raise Ended(f"Process 0 on {self.nodes[0]} has ended.") from None
         if "error" in answer:
             raise TimeoutError(answer["error"]) if answer["is_late"] else Ended(answer["error"])
