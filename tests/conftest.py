@@ -1,6 +1,7 @@
 """Fixtures and settings that all tests share."""
 
 import ctypes
+import gc
 import os
 import platform
 import secrets
@@ -114,6 +115,25 @@ def settings_as_before():
     yield
     if before is not None:
         config._settings.update(before)
+
+
+@pytest.fixture
+def settled_memory():
+    """Frees what other tests left behind, including the traceback of a failure.
+
+    Otherwise Python might collect it in the middle of a test that counts bytes or objects.
+    """
+    from kerascnn import _core
+
+    sys.last_value = sys.last_traceback = None
+    devices = [name for name, usable, _ in _core.list_devices() if usable]
+    counts = [-2, -1]
+    while counts[-1] != counts[-2]:
+        gc.collect()
+        counts.append(sum(_core.memory_stats(name)["allocated"] for name in devices))
+    # A smaller request may get a larger free block, whose whole size would count.
+    for name in devices:
+        _core.release_cached(name)
 
 
 def _reason_against(device: str) -> str | None:

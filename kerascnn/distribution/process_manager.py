@@ -29,7 +29,7 @@ from kerascnn.distribution.watch import Watch
 _STAND_IN = '[ "$PMI_ID" = 0 ] && echo "port=$PMI_PORT"; exec cat /dev/fd/{pipe}'
 # Only for this machine, by whatever else the environment says of machines and their managers.
 _MANAGER = ("-iface", "lo", "-rmk", "user", "-launcher", "fork", "-hosts", "localhost", "-pmi-port")
-_END_SECONDS = 10.0
+_END_SECONDS = 60.0  # in which the others have ended, which process 0 outlives
 # Starting takes so many times as long as processes wait for one another in a step.
 START = 10
 

@@ -72,12 +72,24 @@ class KerascnnBackend(Backend):
         )
 
 
+_held: socket.socket | None = None
+
+
 def _free_address() -> str:
+    """An address of this machine whose port stays free until process 0, this one, listens there.
+
+    A socket holds it: nobody else is given the port then, and as it does not listen itself, a
+    server may, which has SO_REUSEADDR too.
+    """
+    global _held
     host = ray.util.get_node_ip_address()
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.bind(("", 0))
-        port = probe.getsockname()[1]
+    if _held is not None:
+        _held.close()
+    _held = socket.socket(family)
+    _held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    _held.bind(("", 0))
+    port = _held.getsockname()[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

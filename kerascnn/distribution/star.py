@@ -11,8 +11,10 @@ import contextlib
 import json
 import pickle
 import platform
+import select
 import socket
 import struct
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -22,12 +24,18 @@ from kerascnn.distribution.launch import World
 _HEADER = struct.Struct(">4sQ")
 _MAGIC = b"kcn1"
 _GREETING_SECONDS = 5.0  # after which a port is somebody else's
+# In which who was greeted says who it is: one that is held up meanwhile can't begin anew.
+_HELLO_SECONDS = 30.0
 _PAUSE = 0.05  # seconds between attempts to connect
 _LINGER_SECONDS = 2.0  # in which the first process tells an error to those that are late
 # Starting takes so many times as long as processes wait for one another in a step.
 _START = 10
 # Process 0 finds out who is late, and tells the others, which wait for so many seconds longer.
 _GRACE = 5.0
+# In which the thread that watches says why a connection has ended.
+_REASON_SECONDS = 5.0
+# What is not larger goes with its header, so that who sends it can't be held up in between.
+_SMALL_BYTES = 1 << 16
 _MOST_BYTES = 1 << 36
 
 
@@ -64,9 +72,13 @@ class Ended(ConnectionError):
 def send(connection: socket.socket, data: bytes, seconds: float | None = None) -> None:
     """Sends one message."""
     connection.settimeout(seconds)
+    header = _HEADER.pack(_MAGIC, len(data))
     try:
-        connection.sendall(_HEADER.pack(_MAGIC, len(data)))
-        connection.sendall(data)
+        if len(data) <= _SMALL_BYTES:
+            connection.sendall(header + data)
+        else:
+            connection.sendall(header)
+            connection.sendall(data)
     except TimeoutError:
         raise
     except OSError as error:
@@ -124,8 +136,10 @@ class Star:
         self.signs = signs
         self.nodes = list(nodes)
         self.is_reported = False  # whether whoever gathers was told why that can't go on
+        self.is_watched = False  # whether a thread will say by `break_off` that a process ended
         self._objects = objects
         self._broken: str | None = None
+        self._has_reason = threading.Event()
 
     def name(self, rank: int) -> str:
         """Returns how a process is named in errors."""
@@ -150,6 +164,15 @@ class Star:
             self._raise(kind(self._broken))
             raise AssertionError from None
 
+    def _wait_for_reason(self) -> None:
+        """Returns when it is known why a connection has ended.
+
+        Process 0 breaks off where any process has ended, so that its own end seems to be the
+        reason. The thread that watches is told the right one, and may be a moment later.
+        """
+        if self.is_watched:
+            self._has_reason.wait(_REASON_SECONDS)
+
     def _raise(self, error: Exception) -> None:
         self.is_reported = True
         raise error from None
@@ -167,6 +190,9 @@ class Star:
                 lost.append(rank)
         if late or lost:
             text = self._late(late, patience) if late else f"{self._names(lost)} ended."
+            if not late:
+                self._wait_for_reason()
+                text = self._broken or text
             text = text[0].upper() + text[1:]
             self._answer({"error": text, "is_late": bool(late)})
             raise TimeoutError(text) if late else Ended(text)
@@ -200,6 +226,7 @@ class Star:
         except TimeoutError:
             raise TimeoutError(self._late([0], patience)) from None
         except Ended:
+            self._wait_for_reason()
             raise Ended(f"Process 0 on {self.nodes[0]} has ended.") from None
         if "error" in answer:
             raise TimeoutError(answer["error"]) if answer["is_late"] else Ended(answer["error"])
@@ -209,6 +236,7 @@ class Star:
     def break_off(self, reason: str) -> None:
         """Ends a gathering that waits, in another thread, with this reason."""
         self._broken = self._broken or reason
+        self._has_reason.set()
         for connection in self._objects.values():
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -331,8 +359,8 @@ class _Host:
             ) from None
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            send(connection, _greeting(place), _GREETING_SECONDS)
-            text = receive(connection, time.monotonic() + _GREETING_SECONDS)
+            send(connection, _greeting(place), _HELLO_SECONDS)
+            text = receive(connection, time.monotonic() + _HELLO_SECONDS)
             hello = json.loads(text)
             rank, size, node = int(hello["rank"]), int(hello["size"]), str(hello["node"])
             found = self._connections[hello["purpose"]]
@@ -373,9 +401,10 @@ class _Host:
 
 def _join_first(place: Place, deadline: float) -> Star:
     with contextlib.ExitStack() as opened:
-        connections = {}
+        connections: dict[str, socket.socket] = {}
         for purpose in _PURPOSES:
-            connections[purpose] = opened.enter_context(_find_first(place, deadline))
+            known = list(connections.values())
+            connections[purpose] = opened.enter_context(_find_first(place, known, deadline))
             with contextlib.suppress(OSError):  # an end is noticed below
                 send(connections[purpose], json.dumps(_hello(place, purpose)).encode())
         nodes = _wait_for_all(place, list(connections.values()), deadline + _GRACE)
@@ -404,7 +433,8 @@ def _wait_for_all(
     return nodes
 
 
-def _find_first(place: Place, deadline: float) -> socket.socket:
+def _find_first(place: Place, known: Sequence[socket.socket], deadline: float) -> socket.socket:
+    """Returns a new connection with process 0, beside those that are known."""
     failure = "nothing listens there"
     while True:
         for port in place.ports:
@@ -414,11 +444,17 @@ def _find_first(place: Place, deadline: float) -> socket.socket:
                 failure = error.strerror or str(error)
                 continue
             with contextlib.suppress(OSError):
+                # A port that a system gives to who connects may be the one that is looked for.
+                if connection.getsockname() == connection.getpeername():
+                    raise Ended("this process speaks with itself")
                 if receive(connection, time.monotonic() + _GREETING_SECONDS) == _greeting(place):
                     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                     return connection
             failure = "something else listens there"
             connection.close()
+        if known and select.select(known, [], [], 0.0)[0]:
+            # Before all are there process 0 says only what is wrong, and listens no more then.
+            _wait_for_all(place, known, deadline)
         if time.monotonic() > deadline:
             raise TimeoutError(
                 f"Process {place.rank} of {place.size} did not find process 0 at {_where(place)}: "

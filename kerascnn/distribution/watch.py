@@ -103,6 +103,7 @@ class Watch:
         now = time.monotonic()
         self._states = {rank: State(now) for rank in range(connections.size)}
         self._open = dict(connections.signs)
+        connections.is_watched = True
         self._is_leaving = False
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="kerascnn-watch", daemon=True)

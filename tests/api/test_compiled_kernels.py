@@ -32,7 +32,7 @@ def run_python(code, home, **environment):
         env={**os.environ, "KERASCNN_HOME": str(home), **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
@@ -149,7 +149,7 @@ def test_processes_compile_at_the_same_time(tmp_path):
         """
     environment = {**os.environ, "KERASCNN_HOME": str(tmp_path)}
     processes = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(3)]
-    assert [process.wait(timeout=300) for process in processes] == [0, 0, 0]
+    assert [process.wait(timeout=600) for process in processes] == [0, 0, 0]
     assert len(list((tmp_path / "kernels" / "compiled").iterdir())) == 6
 
 

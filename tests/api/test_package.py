@@ -19,7 +19,7 @@ def run_python(code, **environment):
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
 
@@ -114,7 +114,7 @@ def test_the_innermost_choice_of_a_device_wins(device):
     assert kerascnn.config.get_device() == before
 
 
-def test_memory_is_counted(device):
+def test_memory_is_counted(device, settled_memory):
     before = kerascnn.config.memory_stats(device)
     with kerascnn.device(device):
         x = kerascnn.ops.zeros((1024, 256))

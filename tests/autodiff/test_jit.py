@@ -394,7 +394,7 @@ def test_calls_start_together_on_a_gpu(cuda_device, tmp_path):
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        timeout=120,
+        timeout=600,
     )
     assert result.returncode == 0, result.stderr
     launches, captures = map(int, result.stdout.split())

@@ -203,7 +203,7 @@ def test_what_a_step_carries_on_does_not_keep_the_steps_before():
     assert _core.memory_stats(x.device)["allocated"] <= before + 16 * 256
 
 
-def test_memory_of_10000_steps_is_flat():
+def test_memory_of_10000_steps_is_flat(settled_memory):
     w, data = keras.Variable(np.ones((8, 8), "float32")), tensor(np.ones((4, 8)))
     optimizer = keras.optimizers.SGD(1e-6)
 

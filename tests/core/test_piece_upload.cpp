@@ -144,9 +144,11 @@ TEST(the_first_error_of_a_slice_comes_to_who_waits) {
 }
 
 TEST(cancelled_work_begins_no_further_slice) {
-  std::atomic<int> begun{0};
+  // More than a minute of work for three threads, so that it is not done where this one is held up.
+  constexpr int64_t kSlices = 4'000'000;
+  std::atomic<int64_t> begun{0};
   const auto work = std::make_shared<SlicedWork>(
-      10'000,
+      kSlices,
       [&](int64_t) {
         ++begun;
         std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -154,10 +156,10 @@ TEST(cancelled_work_begins_no_further_slice) {
       [] {});
   Workers::shared().post(work);
   CHECK(!work->cancel());
-  const int at_the_end = begun;
+  const int64_t at_the_end = begun;
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
   CHECK_EQUAL(begun.load(), at_the_end);
-  CHECK(at_the_end < 10'000);
+  CHECK(at_the_end < kSlices);
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ def run_python(program, expected=0, **environment):
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env={**os.environ, **environment},
     )
     assert done.returncode == expected, done.stderr[-2000:]

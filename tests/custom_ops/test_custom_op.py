@@ -343,7 +343,7 @@ class TestDefinitions:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(600)
         assert not failed
         assert not any(thread.is_alive() for thread in threads)
 

@@ -222,7 +222,7 @@ class TestChecks:
             [sys.executable, "-c", CHECKED, str(first), str(extra), device],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             env={**os.environ, "KERASCNN_CHECK_KERNELS": "1"},
         )
         assert done.returncode == 0, done.stderr[-2000:]

@@ -4,9 +4,10 @@
 
 PLAN has what goes wrong in each start of the training, separated by commas: `KIND@RANK:STEP`, for
 what process RANK does before its step STEP (see `FAULTS`), or in what it is unlike the others.
-After these nothing goes wrong; `none` is such a plan. FOLDER counts the starts that went wrong and
-has a line for each step of the first process. The state of the training is kept there too, from
-which the next one goes on, and in the end the weights.
+After these nothing goes wrong; `none` is such a plan. From that step on processes wait for one
+another for as many seconds as KERASCNN_TEST_PATIENCE says, where it is set. FOLDER counts the
+starts that went wrong and has a line for each step of the first process. The state of the training
+is kept there too, from which the next one goes on, and in the end the weights.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import kerascnn as keras
+from kerascnn.distribution import processes
 
 
 def raises(mark):
@@ -43,7 +45,8 @@ def leaves(mark):
 
 
 def waits(mark):
-    """Gives the test the time to do something to the network, and goes on."""
+    """Gives the test the time to do something to the network, and goes on; all processes do so."""
+    mark.with_name(f"waits-{keras.distribution.process_id()}").touch()
     while not mark.with_name("go").exists():
         time.sleep(0.01)
 
@@ -59,9 +62,15 @@ class FailAt(keras.callbacks.Callback):
         self.rank, self.left, self.fault, self.mark = rank, step, fault, mark
 
     def on_train_batch_begin(self, batch, logs=None):
-        if keras.distribution.process_id() == self.rank and self.left == 0:
-            self.mark.touch()
-            self.fault(self.mark)
+        if self.left == 0:
+            is_own = keras.distribution.process_id() == self.rank
+            if is_own:
+                self.mark.touch()
+            if is_own or self.fault is waits:
+                self.fault(self.mark)
+            # Only now, so that nobody is given up who comes late for another reason.
+            if "KERASCNN_TEST_PATIENCE" in os.environ:
+                processes.engine().patience = float(os.environ["KERASCNN_TEST_PATIENCE"])
         self.left -= 1
 
 

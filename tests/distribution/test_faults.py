@@ -12,16 +12,17 @@ from .conftest import check_nobody_left, start, start_by_hand
 
 SCRIPT = Path(__file__).with_name("faults.py")
 WAYS = {"by mpirun": start, "by hand": start_by_hand}
+# Where one is waited for in vain.
+SHORT = {"KERASCNN_TEST_PATIENCE": "3"}
 
 
 @pytest.fixture
 def run(mpi, tmp_path):
     """Returns a function that lets one of three processes fail and checks that none is left."""
 
-    def run(plan, timeout=3, how="by mpirun"):
+    def run(plan, how="by mpirun", **variables):
         mark = {"KERASCNN_TEST_DRILL": str(tmp_path)}
-        seconds = {"KERASCNN_DISTRIBUTION_TIMEOUT": str(timeout)}
-        outcome = WAYS[how](3, plan, tmp_path, script=SCRIPT, **mark, **seconds)
+        outcome = WAYS[how](3, plan, tmp_path, script=SCRIPT, **mark, **variables)
         assert outcome.code != 0
         assert "trained" not in outcome.output
         check_nobody_left(mark)
@@ -32,7 +33,7 @@ def run(mpi, tmp_path):
 
 @pytest.mark.parametrize(("rank", "how"), [(0, "by mpirun"), (2, "by mpirun"), (2, "by hand")])
 def test_an_error(run, rank, how):
-    outcome = run(f"raises@{rank}:5", timeout=60, how=how)
+    outcome = run(f"raises@{rank}:5", how)
     assert f"kerascnn: process {rank} of 3 on " in outcome.output
     assert "failed with ArithmeticError: out of luck" in outcome.output
     if how == "by mpirun":
@@ -54,7 +55,7 @@ def test_kills(run, rng, amount, tmp_path, tmp_path_factory):
             # A training has 30 steps, of which each of these takes at most 9.
             failed = len(list(tmp_path.glob("failed-*")))
             plan = [f"killed@{rng.integers(3)}:{rng.integers(10)}"] * (failed + 1)
-            outcome = run(",".join(plan), timeout=60, how=how)
+            outcome = run(",".join(plan), how)
             assert len(list(tmp_path.glob("failed-*"))) == failed + 1, outcome.output
         assert trained(tmp_path).tobytes() == expected.tobytes()
         (tmp_path / "weights.npy").unlink()
@@ -66,15 +67,15 @@ def test_kills(run, rng, amount, tmp_path, tmp_path_factory):
 def test_a_process_that_hangs(run, kind, how, amount):
     if how == "by hand" and amount(True, False):
         pytest.skip("only with --thorough")  # its thread waits ten seconds
-    outcome = run(f"{kind}@1:5", how=how)
-    assert "has waited for 3 seconds for process 1, which hangs, has ended" in outcome.output, (
-        outcome.output
-    )
+    outcome = run(f"{kind}@1:5", how, **SHORT)
+    # Another one may be late besides.
+    said = r"has waited for 3 seconds for process(es)? ([02], )?1(, 2)?, which hangs, has ended"
+    assert re.search(said, outcome.output), outcome.output
     assert "KERASCNN_DISTRIBUTION_TIMEOUT" in outcome.output
 
 
 def test_a_process_that_leaves(run):
-    run("leaves@1:5")
+    run("leaves@1:5", **SHORT)
 
 
 @pytest.mark.parametrize(
@@ -91,5 +92,5 @@ def test_a_process_that_leaves(run):
     ],
 )
 def test_processes_that_differ(run, kind, message):
-    outcome = run(f"{kind}@1:0", timeout=60)
+    outcome = run(f"{kind}@1:0")
     assert re.search(message, outcome.output), outcome.output

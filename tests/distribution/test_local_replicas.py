@@ -419,7 +419,7 @@ class TestOnGpus:
             env=environment(KERASCNN_DEVICE="gpu:0"),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, done.stderr

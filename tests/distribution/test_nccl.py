@@ -13,7 +13,8 @@ import pytest
 from kerascnn.distribution import data_parallel, nccl, processes
 from kerascnn.distribution.launch import World
 
-from .test_star import LONG, free_port, in_threads
+from .conftest import free_port
+from .test_star import LONG, in_threads
 
 
 def world(rank, size=2, launcher="torchrun", port=29500):

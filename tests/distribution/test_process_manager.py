@@ -7,7 +7,8 @@ import pytest
 from kerascnn.distribution import process_manager
 from kerascnn.distribution.launch import World
 
-from .test_star import LONG, free_port, in_threads, meet, places
+from .conftest import free_port
+from .test_star import LONG, in_threads, meet, places
 
 WORLD = World("torchrun", 1, 2, False, "127.0.0.1", (29500,))
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 
 import pytest
 
-from kerascnn.distribution import nccl
+from kerascnn.distribution import nccl, star
 from kerascnn.distribution.launch import World, find_world
 
 pytest.importorskip("ray", reason="ray is not installed (pip install 'kerascnn[ray]')")
@@ -95,7 +96,9 @@ def start(monkeypatch):
         ray_train.KerascnnBackend().on_start(workers, ray_train.KerascnnConfig())
         return environments
 
-    return start
+    yield start
+    if ray_train._held is not None:
+        ray_train._held.close()
 
 
 class TestStarting:
@@ -111,6 +114,13 @@ class TestStarting:
         here = range(2) if len(set(hosts)) == 1 else (0, 0)
         found = [nccl.own_gpu(n, 1, e) for n, e in zip(here, told, strict=True)]
         assert found == [0, 0]
+
+    def test_the_port_stays_free_until_the_first_worker_listens(self, start):
+        world = find_world(environ=start([{}, {}], [[], []])[0])
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("", world.ports[0]))
+        with star.listen(star.place_of(world)) as server:
+            assert server.getsockname()[1] == world.ports[0]
 
     def test_workers_that_see_all_gpus_of_their_machine(self, start):
         told = start([{"CUDA_VISIBLE_DEVICES": "0,1"} for _ in range(2)], [["1"], ["0"]])

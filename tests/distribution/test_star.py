@@ -6,19 +6,17 @@ import contextlib
 import os
 import socket
 import threading
+import time
 
 import pytest
 
 from kerascnn.distribution import star
 from kerascnn.distribution.launch import World
 
+from .conftest import free_port
+
 # Far longer than anything here takes: no test waits for it.
 LONG = 60.0
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def in_threads(functions):
@@ -69,7 +67,8 @@ def test_all_get_what_all_have(stars):
 
 @pytest.mark.parametrize("late", [[0], [1], [1, 2]])
 def test_who_is_late_is_named_in_all_others(stars, late, monkeypatch):
-    monkeypatch.setattr(star, "_GRACE", 0.2)
+    # The others wait for what process 0 finds out, however late that is itself, if it is not it.
+    monkeypatch.setattr(star, "_GRACE", 0.2 if 0 in late else LONG)
     here = [one for one in stars if one.rank not in late]
     found = in_threads([lambda one=one: one.gather(b"", 0.2) for one in here])
     for one, error in zip(here, found, strict=True):
@@ -92,13 +91,33 @@ def test_who_has_ended_is_named_in_all_others(stars, lost):
         assert f"rocess {lost} on {socket.gethostname()} has ended." in str(error)
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_who_watches_knows_better_why_a_connection_ended(stars, rank, monkeypatch):
+    """Process 0 breaks off because of process 2, say: for the others that is not the reason."""
+    monkeypatch.setattr(star, "_REASON_SECONDS", LONG)
+    one = stars[rank]
+    one.is_watched = True
+
+    def watch():
+        for other in stars:
+            if other is not one:
+                other.break_off("process 2 hangs")
+        time.sleep(0.2)  # in which what ends too early does so
+        one.break_off("process 2 hangs")
+
+    error, _ = in_threads([lambda: one.gather(b"", LONG), watch])
+    assert isinstance(error, ConnectionError)
+    assert str(error) == "process 2 hangs"
+
+
 def test_breaking_off_ends_a_gathering_with_the_reason(stars):
     threading.Timer(0.1, stars[1].break_off, ["for a reason"]).start()
     with pytest.raises(ConnectionError, match="^for a reason$"):
         stars[1].gather(b"", LONG)
 
 
-def test_different_numbers_of_processes():
+def test_different_numbers_of_processes(monkeypatch):
+    monkeypatch.setattr(star, "_LINGER_SECONDS", LONG)  # until all have come
     port = free_port()
     of_two, of_three = places(2, [port]), places(3, [port])
     for error in meet([of_three[0], of_two[1], of_three[2]]):
@@ -115,10 +134,53 @@ def test_two_processes_of_one_number():
         assert "Two processes were told that they are process 1 of 3" in str(error)
 
 
+def test_an_error_is_heard_by_one_that_is_only_half_there():
+    """Process 0 listens no more when such a process looks for it the second time."""
+    place = star.Place(1, 2, "127.0.0.1", [free_port()])
+    server = star.listen(place)
+
+    def refuse():
+        first, _ = server.accept()
+        with first:
+            star.send(first, star._greeting(place))
+            star.receive(first, time.monotonic() + LONG)
+            server.close()
+            star.send(first, b'{"error": "there are too many", "is_value": true}')
+
+    _, error = in_threads([refuse, lambda: star.meet(place, LONG)])
+    assert isinstance(error, ValueError)
+    assert str(error) == "Process 1 of 2 can't join: there are too many"
+
+
+def test_a_process_does_not_take_itself_for_the_first(monkeypatch):
+    """Who connects gets any free port, so also the one that it looks for: then nobody waits."""
+    monkeypatch.setattr(star, "_GREETING_SECONDS", 20 * LONG)
+    first, other = places(2, [free_port()])
+    itself = socket.socket()
+    itself.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    itself.bind((other.host, other.ports[0]))
+    itself.connect(itself.getsockname())
+    connect, found = socket.create_connection, [itself]
+    monkeypatch.setattr(
+        socket, "create_connection", lambda *where: found.pop() if found else connect(*where)
+    )
+    made = in_threads([lambda: star.meet(other, LONG), lambda: star.meet(first, LONG)])
+    assert [one.rank for one in made] == [1, 0]
+    assert itself.fileno() == -1
+    for one in made:
+        one.close()
+
+
 def test_one_that_does_not_come(monkeypatch):
-    monkeypatch.setattr(star, "_START", 1)
+    class Impatient(star._Host):
+        """Waits no longer when process 1 is there."""
+
+        def _accept(self, deadline):
+            super()._accept(time.monotonic() if self._missing() == [2] else deadline)
+
+    monkeypatch.setattr(star, "_Host", Impatient)
     first, other, _ = places(3, [free_port()])
-    for error in meet([first, other], 0.5):
+    for error in meet([first, other]):
         assert isinstance(error, TimeoutError)
         assert "Of 3 processes 2 did not come to process 0, which waits on" in str(error)
 

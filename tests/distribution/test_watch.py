@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 import time
 
 import pytest
 
+from kerascnn.distribution import watch as watch_module
 from kerascnn.distribution.watch import State, Watch, judge
 
-from .test_star import LONG, free_port, meet, places
+from .conftest import free_port
+from .test_star import LONG, meet, places
 
 
 def name(rank):
@@ -109,6 +112,30 @@ def watches():
         one.close()
 
 
+class Clock:
+    """What takes the place of `time` for the watches: a test may set it forward."""
+
+    def __init__(self):
+        self.ahead = 0.0
+
+    def monotonic(self):
+        return time.monotonic() + self.ahead
+
+    def sleep(self, seconds):
+        time.sleep(seconds)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The watches' clock. No test of them waits for time to go by, nor hangs on how fast it does.
+
+    They are as patient as `LONG`, which no thread is held up for.
+    """
+    made = Clock()
+    monkeypatch.setattr(watch_module, "time", made)
+    return made
+
+
 def reasons(gpus):
     """What the GPUs were told, once all of them were."""
     for gpu in gpus:
@@ -152,22 +179,30 @@ def test_one_that_others_wait_for(watches, late):
         assert "has started only 3: it hangs, has ended or does something else" in reason
 
 
-def test_one_that_is_silent(watches):
-    made, gpus, _ = watches(0.5)
+def test_one_that_is_silent(watches, clock):
+    made, gpus, _ = watches()
     made[2]._send = lambda message: None
+    known = made[0]._states
+    while not gpus[0].given_up.is_set() and clock.ahead < 3 * LONG:
+        clock.ahead += LONG / 8
+        begun = clock.monotonic()
+        while known[1].seen < begun and not gpus[0].given_up.is_set():  # it is not silent
+            time.sleep(0.01)
     reason = reasons(gpus[:2])[0]
     assert "No sign of life came from process 2" in reason
 
 
-def test_who_was_held_up_itself_hears_before_it_judges(watches):
+def test_who_was_held_up_itself_hears_before_it_judges(watches, clock):
     """As where a call into C keeps Python's lock: what the others have said is there by then."""
-    made, gpus, _ = watches(1.0)
+    made, gpus, _ = watches()
     held_up = made[0]
     hear = held_up._ready
 
     def late(seconds):
         held_up._ready = hear
-        time.sleep(2.0)
+        clock.ahead += 2 * LONG
+        for connection in held_up._open.values():
+            assert select.select([connection], [], [], LONG)[0]
         return hear(seconds)
 
     held_up._ready = late

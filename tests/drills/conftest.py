@@ -19,7 +19,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 # No drill depends on how fast a machine is. A process that takes longer than this hangs.
-PATIENCE = 300
+PATIENCE = 600
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 # Threads and processes that were told to end may need a moment. No drill depends on how long.
-PATIENCE = 120
+PATIENCE = 600
 
 
 def holdings():

@@ -68,14 +68,14 @@ def sigterm_that_leaves():
     signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
 
 
-def sigterm_storm():
+def storm():
     """One SIGTERM after another, also while the first is being obeyed."""
-    sigterm_that_leaves()
     signal.setitimer(signal.ITIMER_REAL, 0.05, 0.0007)
 
 
 # What comes before, what ends the process in a hook of a step, and the exit codes it may have: the
-# signal's number where the system ends it. A storm may go on while Python itself ends.
+# signal's number where the system ends it. A storm may go on while Python itself ends, also behind
+# the end of its handlers.
 ENDS = {
     "sys.exit": (None, leave, [7]),
     "os._exit": (None, lambda: os._exit(9), [9]),
@@ -90,7 +90,7 @@ ENDS = {
         lambda: os.kill(os.getpid(), signal.SIGTERM),
         [7],
     ),
-    "SIGTERM, a storm": (sigterm_storm, lambda: None, [7, 1]),
+    "SIGTERM, a storm": (sigterm_that_leaves, storm, [7, 1, -signal.SIGALRM, -signal.SIGTERM]),
 }
 
 

@@ -54,7 +54,7 @@ def in_threads(functions):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(300)
+        thread.join(600)
         assert not thread.is_alive()
     return results
 
@@ -141,7 +141,7 @@ def test_what_would_disturb_a_training_is_refused(data, method):
 
     other = Other()
     found = model.fit(*data, epochs=2, shuffle=False, verbose=0, callbacks=[other]).history
-    other.call.join(300)
+    other.call.join(600)
     [error] = errors
     assert isinstance(error, RuntimeError)
     assert f"`{method}()` can't run in 'disturber'" in str(error)
@@ -177,7 +177,7 @@ def test_a_fork_in_the_middle(data):
                 return
             child = os.fork()
             if child == 0:
-                signal.alarm(300)
+                signal.alarm(600)
                 same = np.array_equal(other.predict(data[0], verbose=0), expected)
                 other.fit(*data, verbose=0)
                 os._exit(0 if same and np.isfinite(other.get_weights()[0]).all() else 1)
@@ -228,7 +228,7 @@ def test_the_interpreter_ends_while_a_thread_works(tmp_path, rng, call, amount):
     script.write_text(THREADS.format(call=CALLS[call]))
     for _ in range(amount(3, 100)):
         arguments = [sys.executable, str(script), f"{rng.uniform(0, 0.05)}"]
-        done = subprocess.run(arguments, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=600)
         assert (done.returncode, done.stdout, done.stderr) == (0, "the end\n", "")
 
 
@@ -262,6 +262,6 @@ def test_what_runs_at_exit_may_use_models(tmp_path):
         )
     )
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=300
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=600
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "(3, 1)\n(3, 1)\n", "")

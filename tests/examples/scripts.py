@@ -14,7 +14,7 @@ def run(script, *arguments, expected=0, **environment):
         [sys.executable, str(script), *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
     )
     assert done.returncode == expected, done.stderr[-2000:]

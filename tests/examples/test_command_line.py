@@ -43,7 +43,7 @@ def test_one_line_and_exit_status_two(example, option, value, part, tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
@@ -61,7 +61,7 @@ def test_which_kernels_run(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     for phase in ("forward", "backward", "update"):
@@ -78,6 +78,6 @@ def test_which_kernels_run(tmp_path):
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
         assert wrong.returncode == 2 and option in wrong.stderr

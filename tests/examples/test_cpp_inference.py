@@ -32,7 +32,7 @@ def program(*names):
 
 
 def run(*command):
-    return subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300)
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=600)
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ def run(amount, tmp_path):
             env=environment,
             capture_output=True,
             text=True,
-            timeout=500,
+            timeout=600,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

@@ -41,7 +41,7 @@ def run_example(home: Path, *options: str, **variables: str) -> subprocess.Compl
         env=environment,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
     )
 
 

@@ -141,7 +141,7 @@ def main(name: str, seed: int, begin: int, end: int, folder: Path) -> None:
         found = folder / f"{name}-{seed}-{label}"
         found.write_bytes(content)  # it stays there if it ends the process
         say({"case": str(found), "number": case})
-        signal.alarm(300)  # a reader that never ends
+        signal.alarm(600)  # a reader that never ends
         result = run_case(target, content, path, watch)
         signal.alarm(0)
         label = str(found)

@@ -161,7 +161,7 @@ def main(kind: str, seed: int, begin: int, end: int, folder: Path, device: str =
         number = case - len(calls)
         # A program runs while it is drawn, which may end the process too.
         child.say({"case": f"{kind} {seed} {number}", "number": case})
-        signal.alarm(120)  # a call that never ends
+        signal.alarm(600)  # a call that never ends
         with kerascnn.device("cpu"):
             call = calls[case] if number < 0 else draw(Random(f"{kind} {seed} {number}"))
         # JSON has no tuples and no keys but strings

@@ -280,7 +280,7 @@ def test_compiling_for_an_unknown_device_names_it():
         _core.Program.compile(t.graph, [t.exp(t.input([1]))], "tpu")
 
 
-def test_too_large_programs_leave_nothing_behind():
+def test_too_large_programs_leave_nothing_behind(settled_memory):
     t = Tracer()
     x = t.input([1 << 24])
     # 2^24 x 2^20 floats are 64 TiB.

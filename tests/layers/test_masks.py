@@ -78,7 +78,7 @@ class TestAttribute:
         gc.collect()
         assert x._keras_mask is mask
 
-    def test_goes_with_its_tensor(self):
+    def test_goes_with_its_tensor(self, settled_memory):
         before = len(masks._entries)
         x, mask = ops.ones((2, 3)), ops.ones((2,), "bool")
         x._keras_mask = mask
@@ -89,7 +89,7 @@ class TestAttribute:
         assert gone() is None
         assert len(masks._entries) == before
 
-    def test_of_traced_values(self):
+    def test_of_traced_values(self, settled_memory):
         before = len(masks._entries)
         with tracing.Trace("cpu") as trace:
             x = trace.graph.input("x", [2], "float32")

@@ -224,7 +224,7 @@ ALL = [
 quick = settings(
     max_examples=5,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

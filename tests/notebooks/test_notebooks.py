@@ -35,7 +35,7 @@ PAGES = {page.stem: page for page in NOTEBOOKS.tutorials()}
 def run(notebook, folder):
     """Runs all cells as Jupyter would, and returns the code cells."""
     client = nbclient.NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+        notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     )
     client.execute()
     return [cell for cell in notebook.cells if cell.cell_type == "code"]

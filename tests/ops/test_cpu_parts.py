@@ -125,7 +125,7 @@ def test_parts_give_the_whole(threads, rng, tmp_path):
         [sys.executable, "-c", PROGRAM, given, found, strides, str(len(PRODUCTS))],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         env={**os.environ, "KERASCNN_NUM_THREADS": str(threads)},
     )
     assert done.returncode == 0, done.stderr

@@ -59,7 +59,7 @@ def apply_with(name, op, calls, folder):
         [sys.executable, "-c", PROGRAM, given, found],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env={**os.environ, "KERASCNN_CPU_ISA": name},
     )
     assert done.returncode == 0, done.stderr

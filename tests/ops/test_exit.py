@@ -23,7 +23,7 @@ def test_rows_that_outlive_the_core_hold_no_graphs():
         [sys.executable, "-c", _SOURCE, str(Path(__file__).resolve().parents[1])],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert "leaked" not in done.stderr

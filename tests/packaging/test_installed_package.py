@@ -25,7 +25,7 @@ def run_python(code, tmp_path, **environment):
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=600,
     ).stdout
 
 
@@ -43,7 +43,7 @@ def import_of_sources(tmp_path, *options, **environment):
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
 

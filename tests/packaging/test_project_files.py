@@ -96,7 +96,7 @@ def test_the_readme_example_runs(tmp_path, monkeypatch):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert "val_accuracy" in done.stdout

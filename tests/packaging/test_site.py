@@ -20,7 +20,7 @@ def test_the_script_of_the_first_five_minutes_trains(tmp_path):
     page = (DOCS / "first_five_minutes.md").read_text(encoding="utf-8")
     (script,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     accuracy = int(re.search(r"(\d+)% of the test images", done.stdout).group(1))
@@ -191,7 +191,7 @@ def test_docstrings_say_the_same_to_sphinx(plain_docstrings, docstring, expected
 def add_version(site, branch, name):
     script = CHECKOUT / ".ci" / "add_version.py"
     command = [sys.executable, script, site, branch, name]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 
 def test_sites_of_versions_lie_beside_each_other(tmp_path):

@@ -98,6 +98,8 @@ def test_penalties_are_part_of_the_loss(device):
     rng = np.random.default_rng(3)
     x = rng.normal(size=(40, 6, 6, 2)).astype("float32")
     y = rng.normal(size=(40, 2)).astype("float32")
+    # What the losses of nine steps differ by depends on the weights, whose draws are fixed here.
+    keras.utils.set_random_seed(3)
     with keras.device(device):
         own = network(keras)
     theirs = network(other)

@@ -65,7 +65,7 @@ def build(folder, **variables):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from kerascnn import _core
 
 
-def test_statistics_follow_a_tensor(device):
+def test_statistics_follow_a_tensor(device, settled_memory):
     _core.release_cached(device)
     before = _core.memory_stats(device)
     _core.reset_peak_memory(device)

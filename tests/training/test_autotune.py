@@ -42,7 +42,7 @@ def run(device, home, program=PROGRAM, **environment):
         text=True,
         cwd=home,
         env={**os.environ, "KERASCNN_HOME": str(home), **environment},
-        timeout=240,
+        timeout=600,
     )
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout.splitlines()[-1])

@@ -51,7 +51,7 @@ def cores_of_threads(allowed, **environment):
         [sys.executable, "-c", PROGRAM],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env={**rest, **quiet, **environment},
         preexec_fn=lambda: os.sched_setaffinity(0, allowed),
     )

@@ -71,7 +71,7 @@ def test_ctrl_c_stops_between_steps_and_leaves_the_model_working(verbose, rng):
         assert process.stderr.readline() == "ready\n"
         time.sleep(rng.uniform(0, 0.3))  # somewhere in a later epoch
         process.send_signal(signal.SIGINT)
-        output, said = process.communicate(timeout=300)
+        output, said = process.communicate(timeout=600)
     finally:
         process.kill()
         process.communicate()

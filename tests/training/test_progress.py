@@ -68,7 +68,7 @@ def test_output_that_knows_ascii_only_gets_another_stroke(monkeypatch):
     display.update(2, dict)
     display.finish({"loss": 1.0})
     stream.flush()
-    assert b"4/4 ==================== 0s" in stream.buffer.getvalue()
+    assert re.search(rb"4/4 ={20} \d+s", stream.buffer.getvalue())
 
 
 def test_a_notebook_gets_one_output_that_is_replaced(monkeypatch):
@@ -100,7 +100,7 @@ def test_a_notebook_gets_one_output_that_is_replaced(monkeypatch):
     ((first, *_, last),) = shown
     assert first["text/plain"] == "Epoch 1/2\n"
     assert re.fullmatch(
-        r"Epoch 1/2\n4/4 ━{20} 0s \d+(us|ms|s)/step - a < b: 0.2500", last["text/plain"]
+        r"Epoch 1/2\n4/4 ━{20} \d+s \d+(us|ms|s)/step - a < b: 0.2500", last["text/plain"]
     )
     assert "a &lt; b: 0.2500" in last["text/html"]
     progress.ProgressDisplay(4, 2, "Epoch 2/2").finish({})
@@ -144,4 +144,6 @@ def test_a_terminal_shows_one_line_that_moves():
     # The line is drawn several times, with the time left and growing bars.
     assert len(re.findall(r"\d+/40", text)) >= 4
     last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
-    assert re.search(r"40/40 ━{20} \d+s \d+ms/step - loss: 0.0250 - val_loss: 0.5000\s+after", last)
+    assert re.search(
+        r"40/40 ━{20} \d+s \d+(ms|s)/step - loss: 0.0250 - val_loss: 0.5000\s+after", last
+    )

@@ -14,7 +14,7 @@ from kerascnn.training.workers import PreparedBatches
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 LENGTH = 6
-PATIENCE = 120  # seconds for what takes milliseconds, on a machine with nothing else to do
+PATIENCE = 600  # seconds for what takes milliseconds, on a machine with nothing else to do
 
 
 class Rows(keras.utils.PyDataset):

@@ -154,7 +154,7 @@ def run(source: str) -> subprocess.CompletedProcess:
         ],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         env={**os.environ, "KERASCNN_DEVICE": "cpu"},
     )
 
