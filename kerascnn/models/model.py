@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from kerascnn import trees
+from kerascnn import naming, trees
 from kerascnn.layers.layer import Layer
 from kerascnn.models.host_stage import Staged
 from kerascnn.models.state_tree import StateTree
@@ -125,7 +125,9 @@ class Model(ModelSaving, StateTree, Trainer, Layer):
             self.built = False
             return
         specs = trees.map_shapes(lambda s: KerasTensor(s, self.compute_dtype), input_shape)
-        self.build_on(specs, may_compute=True)
+        # The call opens the scope of the model's name, which is open here already.
+        with naming.absolute_scope(naming.current_scopes()[:-1]):
+            self.build_on(specs, may_compute=True)
 
     def build_on(self, inputs: Any, may_compute: bool = False) -> None:
         """Makes all weights by recording a call, without computing it.
