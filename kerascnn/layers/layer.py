@@ -382,10 +382,16 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
         kwargs: dict[str, Any],
         received: tuple[tuple[Any, ...], dict[str, Any]],
     ) -> Any:
+        found = self.compute_output_spec(*args, **kwargs)
+        for x in trees.leaves(found):
+            if not isinstance(x, KerasTensor):
+                raise ValueError(
+                    f"Layer '{self.name}' ({type(self).__name__}) must return tensors from `call`. "
+                    f"Received: {x!r}" + (". Is there a `return`?" if x is None else "")
+                )
         # A tensor that is only passed through becomes a new one that comes from this layer.
         outputs = trees.map_structure(
-            lambda x: KerasTensor(x.shape, x.dtype) if x._keras_history is not None else x,
-            self.compute_output_spec(*args, **kwargs),
+            lambda x: KerasTensor(x.shape, x.dtype) if x._keras_history is not None else x, found
         )
         # A model's graph has the arguments before they are cast, as in Keras: each call casts them.
         kept, written = noted_arguments(self, *received, kwargs)

@@ -59,6 +59,12 @@ class Model(ModelSaving, StateTree, Trainer, Layer):
             # A subclass that makes a graph in its __init__ becomes a functional model.
             functional.make_functional(self)
             functional.Functional.__init__(cast(functional.Functional, self), *args, **kwargs)
+        elif type(self) is Model and (args or "inputs" in kwargs or "outputs" in kwargs):
+            given = ", ".join(kwargs) or "one argument"
+            raise ValueError(
+                "A functional model is made of `inputs` and `outputs`, "
+                f"keras.Model(inputs, outputs). Received: only {given}"
+            )
         else:
             Layer.__init__(self, *args, **kwargs)
 

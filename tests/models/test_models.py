@@ -331,3 +331,12 @@ def test_build_names_weights_as_a_call_does():
         called(np.ones((1, 4), "float32"))
         assert [w.path for w in built.weights] == [w.path for w in called.weights]
         assert built.weights[0].path == f"{scope}/top/kernel"
+
+
+@pytest.mark.parametrize("arguments", [{"inputs": 1}, {"outputs": 1}])
+def test_a_functional_model_needs_inputs_and_outputs(arguments):
+    tensor = keras.Input((4,))
+    with pytest.raises(ValueError, match=f"Received: only {next(iter(arguments))}"):
+        keras.Model(**dict.fromkeys(arguments, tensor))
+    with pytest.raises(ValueError, match="Received: only one argument"):
+        keras.Model(tensor)
