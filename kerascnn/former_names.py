@@ -175,7 +175,12 @@ def module_getattr(module: str) -> Callable[[str], Any]:
         if prefix == "backend":
             advice = _BACKEND.get(name) or _op_of(name)
         end = "" if advice is None else f": {advice}."
-        raise AttributeError(f"module {module!r} has no attribute {name!r}{end}", name=name)
+        # With the module Python's traceback asks for the closest name that it has.
+        raise AttributeError(
+            f"module {module!r} has no attribute {name!r}{end}",
+            name=name,
+            obj=None if advice else sys.modules[module],
+        )
 
     return getter
 

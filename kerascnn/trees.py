@@ -85,16 +85,19 @@ def _build(part: Any, items: Iterator[Any]) -> Any:
     return next(items)
 
 
-def paths(structure: Any, prefix: tuple = ()) -> list[tuple]:
+def paths(structure: Any, prefix: tuple = (), sort: bool = True) -> list[tuple]:
     """Returns the path of keys and indices to each thing, in the order of `flatten`.
+
+    Without `sort` the keys of dictionaries come in the order in which they were written.
 
     >>> paths({"a": [0, 0]})
     [('a', 0), ('a', 1)]
     """
     if isinstance(structure, dict):
-        return [p for key in sorted(structure) for p in paths(structure[key], (*prefix, key))]
+        keys = sorted(structure) if sort else structure
+        return [p for key in keys for p in paths(structure[key], (*prefix, key), sort)]
     if isinstance(structure, (list, tuple)):
-        return [p for i, item in enumerate(structure) for p in paths(item, (*prefix, i))]
+        return [p for i, item in enumerate(structure) for p in paths(item, (*prefix, i), sort)]
     return [prefix]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerascnn import ops
+from kerascnn.tracebacks import warn
 
 
 def linear(x: Any) -> Any:
@@ -117,6 +118,12 @@ def softmax(x: Any, axis: int = -1) -> Any:
     >>> activations.softmax([0.0, 0.0, 0.0, 0.0]).numpy().tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
+    shape = getattr(x, "shape", None)
+    if isinstance(axis, int) and shape and -len(shape) <= axis < len(shape) and shape[axis] == 1:
+        warn(
+            f"softmax over axis {axis} of a tensor of shape {tuple(shape)}: the axis has size 1, "
+            "so all results are 1. For one probability use the activation 'sigmoid'."
+        )
     return ops.softmax(x, axis)
 
 

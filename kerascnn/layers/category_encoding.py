@@ -22,8 +22,8 @@ class CategoryEncoding(Layer):
             for each class that is among the numbers of a sample, "count" for how often it is.
         sparse: Only False: tensors are dense.
 
-    Input: integers (n, k), k of each sample; with "one_hot" of any shape. With "count" a keyword
-    `count_weights`, of the same shape, says how much each number counts.
+    Input: integers (n, k), as lists too, k of each sample; with "one_hot" of any shape. With
+    "count" a keyword `count_weights`, of the same shape, says how much each number counts.
 
     Output: (n, num_tokens); with "one_hot" (..., num_tokens), where a last size of 1 goes away. A
     number out of range gives a row of 0.
@@ -40,6 +40,8 @@ class CategoryEncoding(Layer):
     >>> layer(np.array([[0, 1], [3, 3]])).numpy().tolist()
     [[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
     """
+
+    _takes_numbers = True
 
     def __init__(
         self,

@@ -147,7 +147,10 @@ def _checked_shape(shape: Any) -> tuple[int | None, ...]:
         )
     for n in shape:
         is_part = isinstance(n, float) and not n.is_integer()  # infinity and NaN too
-        if n is not None and (isinstance(n, bool) or is_part or int(n) != n or n < 0):
+        is_number = isinstance(n, (int, float)) or hasattr(n, "__index__")
+        if n is not None and (
+            not is_number or isinstance(n, bool) or is_part or int(n) != n or n < 0
+        ):
             raise ValueError(f"A size is None or an integer from 0 on. Received: shape={shape}")
     return tuple(None if n is None else int(n) for n in shape)
 

@@ -41,6 +41,11 @@ class Lambda(Layer):
         arguments: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        if not callable(function):
+            raise ValueError(
+                "Lambda takes a function of a tensor, such as lambda x: x * 2. Received: "
+                f"function={function!r}"
+            )
         super().__init__(**kwargs)
         self.supports_masking = mask is not None
         self.mask = mask

@@ -8,6 +8,8 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from kerascnn import _core, dtype_policies, dtypes, masks, naming, regularizers, tracing, trees
 from kerascnn import serialization as _serialization
 from kerascnn.autodiff import remat_scope
@@ -70,6 +72,7 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
     _grows_in_calls = False
     # If true, `call` gets text unchanged; models pass it on to such layers.
     _takes_text = False
+    _takes_numbers = False  # whether a first argument of numbers in lists is an array
     # A trace depends on this, besides weights, settings and constants.
     _trace_key: Any = None
 
@@ -290,6 +293,8 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
         """Converts arrays to tensors, and floating ones to the layer's dtype."""
         if len(args) == 1 and kwargs.keys() <= NO_TENSORS and self._is_ready(args[0]):
             return args, kwargs
+        if self._takes_numbers and args and _are_numbers(args[0]):
+            args = (np.asarray(args[0]), *args[1:])
 
         def convert(x: Any) -> Any:
             if isinstance(x, KerasTensor):
@@ -298,8 +303,10 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
                 cast = self.autocast and dtypes.is_float(x.dtype) and x.dtype != self.compute_dtype
                 return masks.copy_mask(x, ops.cast(x, self.compute_dtype)) if cast else x
             if not dispatch.is_tensor(x):
-                if not dispatch.is_array_like(x) or (is_text(x) and self._hands_on_text()):
+                if not dispatch.is_array_like(x):
                     return x
+                if is_text(x) and self._hands_on_text():
+                    return np.asarray(x)  # a table of pandas has no dtype
                 x = dispatch.convert(x)
             cast = self.autocast and dtypes.is_float(x.dtype)
             return masks.copy_mask(x, dispatch.convert(x, self.compute_dtype)) if cast else x
@@ -375,10 +382,16 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
         kwargs: dict[str, Any],
         received: tuple[tuple[Any, ...], dict[str, Any]],
     ) -> Any:
+        found = self.compute_output_spec(*args, **kwargs)
+        for x in trees.leaves(found):
+            if not isinstance(x, KerasTensor):
+                raise ValueError(
+                    f"Layer '{self.name}' ({type(self).__name__}) must return tensors from `call`. "
+                    f"Received: {x!r}" + (". Is there a `return`?" if x is None else "")
+                )
         # A tensor that is only passed through becomes a new one that comes from this layer.
         outputs = trees.map_structure(
-            lambda x: KerasTensor(x.shape, x.dtype) if x._keras_history is not None else x,
-            self.compute_output_spec(*args, **kwargs),
+            lambda x: KerasTensor(x.shape, x.dtype) if x._keras_history is not None else x, found
         )
         # A model's graph has the arguments before they are cast, as in Keras: each call casts them.
         kept, written = noted_arguments(self, *received, kwargs)
@@ -484,6 +497,12 @@ def _wrap_build(build: Callable[..., None]) -> Callable[..., None]:
         return None
 
     return wrapper
+
+
+def _are_numbers(x: Any) -> bool:
+    """Tells whether this is a number, or nothing but numbers in lists."""
+    leaves = trees.flatten(x)
+    return bool(leaves) and all(isinstance(leaf, (bool, int, float)) for leaf in leaves)
 
 
 @contextlib.contextmanager

@@ -227,9 +227,14 @@ class Functional(Model):
         """Returns a value for each input, in its order, with its dtype and number of axes."""
         flat = self._flatten_inputs(inputs)
         if len(flat) != len(self.inputs):
+            way_out = (
+                " A list is read as one array for each input: for a batch of text pass np.array(x)."
+                if all(isinstance(x, (str, bytes)) for x in flat)
+                else ""
+            )
             raise ValueError(
                 f"Model '{self.name}' has {len(self.inputs)} inputs {self.input_names}. "
-                f"Received: {len(flat)}"
+                f"Received: {len(flat)}.{way_out}"
             )
         pairs = zip(flat, self.inputs, strict=True)
         return [masks.copy_mask(x, self._standardize_one(x, ref)) for x, ref in pairs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from kerascnn import trees
+from kerascnn import naming, trees
 from kerascnn.layers.layer import Layer
 from kerascnn.models.host_stage import Staged
 from kerascnn.models.state_tree import StateTree
@@ -59,6 +59,12 @@ class Model(ModelSaving, StateTree, Trainer, Layer):
             # A subclass that makes a graph in its __init__ becomes a functional model.
             functional.make_functional(self)
             functional.Functional.__init__(cast(functional.Functional, self), *args, **kwargs)
+        elif type(self) is Model and (args or "inputs" in kwargs or "outputs" in kwargs):
+            given = ", ".join(kwargs) or "one argument"
+            raise ValueError(
+                "A functional model is made of `inputs` and `outputs`, "
+                f"keras.Model(inputs, outputs). Received: only {given}"
+            )
         else:
             Layer.__init__(self, *args, **kwargs)
 
@@ -125,7 +131,9 @@ class Model(ModelSaving, StateTree, Trainer, Layer):
             self.built = False
             return
         specs = trees.map_shapes(lambda s: KerasTensor(s, self.compute_dtype), input_shape)
-        self.build_on(specs, may_compute=True)
+        # The call opens the scope of the model's name, which is open here already.
+        with naming.absolute_scope(naming.current_scopes()[:-1]):
+            self.build_on(specs, may_compute=True)
 
     def build_on(self, inputs: Any, may_compute: bool = False) -> None:
         """Makes all weights by recording a call, without computing it.

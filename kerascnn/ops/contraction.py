@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerascnn.ops import dispatch, elementwise, reduction, shaping
+from kerascnn.ops.diagonals import diagonal
 from kerascnn.ops.matrix_products import matrix_product
 from kerascnn.symbolic.operation import op
 
@@ -25,7 +26,8 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
 
     Args:
         subscripts: Letters for the axes of each operand and, after `->`, of the result (by default
-            those that occur once, in alphabetical order); `...` stands for axes without a name.
+            those that occur once, in alphabetical order); `...` stands for axes without a name. A
+            letter that an operand has twice takes its diagonal.
         operands: One tensor for each group of letters. Sizes of 1 are repeated as in NumPy.
         kwargs: Only `optimize`, which has no effect: products are formed from left to right.
 
@@ -35,7 +37,7 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
 
     Raises:
         TypeError: for another keyword.
-        ValueError: where letters and tensors don't fit, or one operand has a letter twice.
+        ValueError: where letters and tensors don't fit.
 
     Source: https://numpy.org/doc/stable/reference/generated/numpy.einsum.html
 
@@ -46,6 +48,8 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
     (2, 4)
     >>> ops.einsum("ij->j", [[1, 2], [3, 4]]).numpy().tolist()
     [4, 6]
+    >>> ops.einsum("ii->i", [[1, 2], [3, 4]]).numpy().tolist()
+    [1, 4]
     """
     kwargs.pop("optimize", None)
     if kwargs:
@@ -54,6 +58,8 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
     if tensors[0].dtype == "int8" and len(tensors) != 2:
         tensors = [dispatch.convert(x, "int32") for x in tensors]
     terms, result = _parse(subscripts, [len(x.shape) for x in tensors])
+    pairs = [_diagonals(subscripts, *pair) for pair in zip(tensors, terms, strict=True)]
+    tensors, terms = [x for x, _ in pairs], [term for _, term in pairs]
     sizes = _sizes(subscripts, terms, tensors)
     named = [_without_ones(x, term, sizes) for x, term in zip(tensors, terms, strict=True)]
     x, term = named[0]
@@ -98,11 +104,6 @@ def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
             raise ValueError(
                 f"einsum: {subscripts!r} does not fit operands with {list(ranks)} axes."
             )
-        if len(set(term)) != len(term):
-            raise ValueError(
-                f"einsum: {subscripts!r} has a letter twice in one operand, which would be its "
-                "diagonal; that is not available."
-            )
         named.append(term)
     if arrow:
         result = right.replace("...", unnamed)
@@ -115,6 +116,22 @@ def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
             f"einsum: the result of {subscripts!r} must name letters of the operands, each once."
         )
     return named, result
+
+
+def _diagonals(subscripts: str, x: Any, term: str) -> tuple[Any, str]:
+    """Takes the diagonal of axes with the same letter; it becomes the last axis."""
+    while len(set(term)) != len(term):
+        letter = next(c for c in term if term.count(c) > 1)
+        first = term.index(letter)
+        second = term.index(letter, first + 1)
+        if x.shape[first] != x.shape[second]:
+            raise ValueError(
+                f"einsum: {letter!r} in {subscripts!r} names axes of sizes {x.shape[first]} and "
+                f"{x.shape[second]} of one operand. Received shape: {tuple(x.shape)}"
+            )
+        x = diagonal(x, 0, first, second)
+        term = "".join(c for i, c in enumerate(term) if i not in (first, second)) + letter
+    return x, term
 
 
 def _sizes(subscripts: str, terms: Sequence[str], tensors: Sequence[Any]) -> dict[str, int]:

@@ -174,6 +174,8 @@ def _compile(
     where = _places(groups, "optimizer_weights")
     own = model.optimizer._whole_state()
     shapes = [None if group is None else group.shape(key) for group, key in where]
+    if shapes == [(), ()]:
+        own = own[:2]  # a model that was never trained: its optimizer only had counter and rate
     if shapes != [v.shape for v in own]:
         warnings.warn(
             f"The state of optimizer '{model.optimizer.name}' was not loaded from {name}: it has "

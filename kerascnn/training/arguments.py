@@ -86,7 +86,9 @@ def standardize_batch_size(
 
 
 def check_epochs(epochs: Any, initial_epoch: Any, validation_freq: Any, shuffle: Any) -> None:
-    check_positive_int("epochs", epochs)
+    # As in Keras 0 epochs train nothing: a script may leave out a stage so.
+    if isinstance(epochs, bool) or not isinstance(epochs, (int, np.integer)) or epochs < 0:
+        raise ValueError(f"epochs must be an integer from 0 on. Received: epochs={epochs!r}")
     if isinstance(initial_epoch, bool) or not isinstance(initial_epoch, int) or initial_epoch < 0:
         raise ValueError(f"initial_epoch must be 0 or more. Received: {initial_epoch!r}")
     if not isinstance(validation_freq, (int, list, tuple, set)) or validation_freq == 0:

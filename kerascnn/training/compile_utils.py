@@ -121,6 +121,11 @@ class CompileLoss:
             raise ValueError(
                 "`loss_weights` must be a number, or a list or dictionary of them. Received: "
                 f"{loss_weights!r}"
+                + (
+                    ". It is the third argument of compile(); metrics go by keyword: metrics=[...]"
+                    if any(isinstance(w, str) for w in numbers)
+                    else ""
+                )
             )
         self._user_loss = loss
         self._user_weights = loss_weights

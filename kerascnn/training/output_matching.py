@@ -92,11 +92,13 @@ def by_output(value: Any, y_pred: Any, names: list, what: str) -> list[tuple[tup
     of the model's has several things for one place: `[a, (b, c)]` beside a tuple of two outputs is
     `a` for the tuple, `b` for its first and `c` for its second part.
 
+    The order is that of dictionaries as they were written, in which Keras' `evaluate` lists losses.
+
     Raises:
         ValueError: see `per_output`; where a key or a place is none of the model's.
     """
     if not is_nested(value):
-        return [(path, value) for path in paths(y_pred)]
+        return [(path, value) for path in paths(y_pred, sort=False)]
     if isinstance(value, dict) and not isinstance(y_pred, dict):
         any_name = what != "loss"  # a loss for another output would be a mistake
         given = per_output(value, y_pred, names, what, any_name)
@@ -133,8 +135,7 @@ def _below(
             f"{trees.map_structure(lambda _: '*', y_pred)}{f' at {where}' if where else ''}. "
             f"Received: {value}"
         )
-    order = sorted(parts) if isinstance(value, dict) else parts
-    return [found for key in order for found in _below(parts[key], y_pred[key], (*path, key), what)]
+    return [found for key in parts for found in _below(parts[key], y_pred[key], (*path, key), what)]
 
 
 def _parts(structure: Any) -> dict:

@@ -163,3 +163,19 @@ def test_what_is_called_former_is_not_there():
         if where in sys.modules:
             assert not hasattr(sys.modules[where], last), place
     assert not set(former_names._BACKEND) & set(keras.backend.__all__)
+
+
+@pytest.mark.parametrize(("name", "closest"), [("layers.Dence", "Dense"), ("layer", "layers")])
+def test_the_traceback_names_the_closest_name(name, closest):
+    """Python looks for it in the module that the error has."""
+    module = importlib.import_module(f"kerascnn.{name}".rpartition(".")[0])
+    with pytest.raises(AttributeError) as error:
+        getattr(module, name.rpartition(".")[2])
+    assert error.value.obj is module
+    assert closest in dir(module)
+
+
+def test_advice_stands_alone():
+    with pytest.raises(AttributeError, match=r"use keras\.Variable") as error:
+        keras.backend.variable  # noqa: B018
+    assert error.value.obj is None

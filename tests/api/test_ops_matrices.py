@@ -265,3 +265,29 @@ def test_singular_matrices():
     for call in (lambda: ops.inv(np.ones((3, 3))), lambda: ops.solve(np.zeros((2, 2)), [1.0, 2.0])):
         with pytest.raises(ValueError, match="singular"):
             call()
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "shapes"),
+    [
+        ("ii->i", [(3, 3)]),
+        ("ii", [(3, 3)]),
+        ("iii->i", [(3, 3, 3)]),
+        ("iji->j", [(3, 2, 3)]),
+        ("...ii->...i", [(2, 3, 3)]),
+        ("iij,jk->ik", [(3, 3, 2), (2, 4)]),
+    ],
+)
+def test_einsum_takes_diagonals(subscripts, shapes, rng):
+    arrays = [rng.normal(size=shape) for shape in shapes]
+    expected = np.einsum(subscripts, *arrays)
+    compiled = kerascnn.jit(lambda *tensors: ops.einsum(subscripts, *tensors))
+    for function in (lambda *tensors: ops.einsum(subscripts, *tensors), compiled):
+        result = function(*(ops.convert_to_tensor(x, "float64") for x in arrays))
+        # float64 sums of at most six products
+        np.testing.assert_allclose(result, expected, rtol=1e-12)
+
+
+def test_einsum_of_a_diagonal_with_two_sizes():
+    with pytest.raises(ValueError, match="'i' in 'ii' names axes of sizes 2 and 3"):
+        ops.einsum("ii", np.ones((2, 3)))

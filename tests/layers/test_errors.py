@@ -148,3 +148,25 @@ def test_a_missing_gpu_is_an_error_with_the_reason():
 def test_a_name_in_place_of_the_shape_of_a_weight():
     with pytest.raises(ValueError, match=r"add_weight\(shape=..., name='kernel'\)"):
         layers.Layer().add_weight("kernel", (2, 3))
+
+
+def test_a_call_without_a_return_or_with_other_things():
+    class Nothing(keras.Layer):
+        def call(self, x):
+            x * 2
+
+    class Number(keras.Layer):
+        def call(self, x):
+            return x, 3
+
+    with pytest.raises(ValueError, match=r"\(Nothing\) must return tensors .* Is there a `return`"):
+        Nothing()(keras.Input((4,)))
+    with pytest.raises(ValueError, match=r"\(Number\) must return tensors .*Received: 3$"):
+        Number()(keras.Input((4,)))
+
+
+def test_lambda_of_no_function_and_sizes_that_are_no_numbers():
+    with pytest.raises(ValueError, match="takes a function of a tensor.* function=3"):
+        keras.layers.Lambda(3)
+    with pytest.raises(ValueError, match=r"A size is None or an integer.*\(2, 'a'\)"):
+        keras.Input((2, "a"))

@@ -303,3 +303,40 @@ def test_custom_layers_in_configurations():
     again = keras.Model.from_config(graph.get_config(), custom_objects={"Double": Double})
     assert isinstance(again, keras.models.Functional)
     assert [w.shape for w in again.weights] == [w.shape for w in graph.weights]
+
+
+def test_build_names_weights_as_a_call_does():
+    class Small(keras.Model):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.dense = keras.layers.Dense(3, name="top")
+
+        def call(self, x):
+            return self.dense(x)
+
+    class Large(keras.Model):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.inner = Small(name="inner")
+
+        def build(self, input_shape):
+            self.inner.build(input_shape)
+
+        def call(self, x):
+            return self.inner(x)
+
+    for make, scope in ((Small, "m"), (Large, "m/inner")):
+        built, called = make(name="m"), make(name="m")
+        built.build((None, 4))
+        called(np.ones((1, 4), "float32"))
+        assert [w.path for w in built.weights] == [w.path for w in called.weights]
+        assert built.weights[0].path == f"{scope}/top/kernel"
+
+
+@pytest.mark.parametrize("arguments", [{"inputs": 1}, {"outputs": 1}])
+def test_a_functional_model_needs_inputs_and_outputs(arguments):
+    tensor = keras.Input((4,))
+    with pytest.raises(ValueError, match=f"Received: only {next(iter(arguments))}"):
+        keras.Model(**dict.fromkeys(arguments, tensor))
+    with pytest.raises(ValueError, match="Received: only one argument"):
+        keras.Model(tensor)

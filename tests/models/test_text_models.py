@@ -290,3 +290,27 @@ def test_a_learned_vocabulary_in_files(mode, texts, tmp_path):
         loaded.predict(texts, verbose=0), model.predict(texts, verbose=0), strict=True
     ):
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["str", "object", "category", "table"])
+def test_columns_of_pandas(kind, texts, targets):
+    pd = pytest.importorskip("pandas")
+    column = pd.Series(texts).astype(str if kind == "table" else kind)
+    data = column.to_frame() if kind == "table" else column
+    model = functional(vectorization())
+    model.compile("sgd", "mse")
+    model.fit(data, targets, verbose=0)
+    expected = model.predict(texts, verbose=0)
+    np.testing.assert_array_equal(model.predict(data, verbose=0), expected)
+    np.testing.assert_allclose(model(data), expected, rtol=1e-5)  # sums of few float32 numbers
+
+
+def test_what_is_no_text_says_what_to_pass(texts):
+    pd = pytest.importorskip("pandas")
+    model = functional(vectorization())
+    with pytest.raises(ValueError, match=r"pass np\.array\(x\)"):
+        model.predict(list(texts), verbose=0)
+    with pytest.raises(TypeError, match=r"fillna\(''\)"):
+        model.predict(pd.Series(["red", None]), verbose=0)
+    with pytest.raises(ValueError, match="takes text. Received: Series of dtype int64"):
+        model.predict(pd.Series([1, 2]), verbose=0)

@@ -501,3 +501,14 @@ def test_layers_whose_class_has_another_name(tmp_path, rng):
     values = rng.random((3, 4, 6), "float32")
     again = saving.load_model(tmp_path / "x.h5")
     np.testing.assert_array_equal(again.predict(values), model.predict(values))
+
+
+def test_a_model_that_was_never_trained_loads_without_a_warning(tmp_path, recwarn):
+    model = fresh()
+    model.compile(keras.optimizers.Adam(0.25), "mse")
+    model.save(tmp_path / "m.h5")
+    loaded = saving.load_model(tmp_path / "m.h5")
+    assert not [w for w in recwarn if "optimizer" in str(w.message)]
+    assert float(loaded.optimizer.learning_rate) == 0.25
+    x, y = np.ones((4, 2), "float32"), np.ones((4, 3), "float32")
+    assert loaded.fit(x, y, verbose=0).history == model.fit(x, y, verbose=0).history

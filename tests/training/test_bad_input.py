@@ -182,7 +182,8 @@ def test_other_dtypes_of_numbers_are_converted(model, dtype):
         ({"batch_size": 0}, ["batch_size", "at least 1", "=0"]),
         ({"batch_size": -3}, ["batch_size", "=-3"]),
         ({"batch_size": 2.5}, ["batch_size", "integer", "2.5"]),
-        ({"epochs": 0}, ["epochs"]),
+        ({"epochs": -1}, ["epochs", "from 0 on", "=-1"]),
+        ({"epochs": 2.5}, ["epochs", "2.5"]),
         ({"initial_epoch": -1}, ["initial_epoch"]),
         ({"steps_per_epoch": 0}, ["steps_per_epoch"]),
         ({"validation_split": 1.0}, ["validation_split", "between 0 and 1", "1.0"]),
@@ -292,3 +293,37 @@ def test_targets_that_keras_stretches_to_the_output_are_taken(units, shape):
     model.compile("sgd", "mse")
     history = model.fit(np.zeros((8, 4)), np.ones(shape), verbose=0)
     assert history.history["loss"] == [1.0]
+
+
+@pytest.mark.parametrize("source", ["arrays", "generator"])
+def test_no_epochs_train_nothing(model, source):
+    """A script may leave out a stage by its number of epochs, as in Keras."""
+    x, y = blobs()
+    hooks = []
+    note = keras.callbacks.LambdaCallback(
+        on_train_begin=lambda logs: hooks.append("begin"),
+        on_epoch_begin=lambda epoch, logs: hooks.append(epoch),
+        on_train_end=lambda logs: hooks.append("end"),
+    )
+    before = model.get_weights()
+    data = (x, y) if source == "arrays" else (iter([(x, y)]),)
+    history = model.fit(*data, epochs=0, callbacks=[note], verbose=0)
+    assert (history.history, history.epoch, hooks) == ({}, [], ["begin", "end"])
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_metrics_as_the_third_argument_of_compile(model):
+    with pytest.raises(ValueError, match=r"third argument of compile\(\); metrics go by keyword"):
+        model.compile("sgd", "mse", ["mae"])
+
+
+def test_softmax_of_one_unit_warns():
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(1, activation="softmax")])
+    model.compile("sgd", "mse")
+    text = "For one probability use the activation 'sigmoid'"
+    with pytest.warns(UserWarning, match=text) as seen:
+        model.fit(np.ones((4, 4)), np.ones(4), verbose=0)
+    assert {warning.filename for warning in seen} == {__file__}
+    with pytest.warns(UserWarning, match=text):
+        model(np.ones((4, 4)))

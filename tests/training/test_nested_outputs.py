@@ -160,6 +160,23 @@ def test_as_keras(case):
     keras.tree.assert_same_structure(predicted, expected)
 
 
+@pytest.mark.filterwarnings("ignore:__array__ implementation")
+@pytest.mark.parametrize("names", ["dzm", "xyz"])
+@pytest.mark.parametrize("loss", [{"m": "mse", "d": "mae", "z": "mse"}, "mse"])
+def test_evaluate_lists_losses_in_the_order_of_the_dictionary(loss, names):
+    def evaluated(library):
+        inputs = library.Input((3,))
+        outputs = {
+            key: library.layers.Dense(2, name=name, kernel_initializer="ones")(inputs)
+            for key, name in zip("dzm", names, strict=True)
+        }
+        model = library.Model(inputs, outputs)
+        model.compile("sgd", loss, metrics={"z": ["mae"]})
+        return model.evaluate(X, {"d": Y, "z": 10 * Y, "m": 100 * Y}, verbose=0)
+
+    np.testing.assert_allclose(evaluated(kerascnn), evaluated(keras), rtol=1e-5)
+
+
 def test_no_loss_at_all():
     with pytest.raises(ValueError, match="No loss to compute"):
         fit(kerascnn, lambda a, b, c: [a, b], {"loss": [None, None]}, [Y, Y], {})

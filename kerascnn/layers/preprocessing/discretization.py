@@ -27,7 +27,7 @@ class Discretization(Layer):
             "multi_hot" and "count" for one row for the values along axis 1 (axis 0 of a vector).
         sparse: Only False.
 
-    Input: numbers of any shape.
+    Input: numbers of any shape, in lists too.
 
     Output: int32 of the same shape, or rows in the layer's dtype.
 
@@ -42,6 +42,8 @@ class Discretization(Layer):
     >>> layer(np.array([[-1.5, 1.0, 3.4, 0.5], [0.0, 3.0, 1.3, 0.0]])).numpy().tolist()
     [[0, 2, 3, 1], [1, 3, 2, 1]]
     """
+
+    _takes_numbers = True
 
     def __init__(
         self,

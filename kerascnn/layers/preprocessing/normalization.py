@@ -33,7 +33,7 @@ class Normalization(Layer):
     Raises:
         ValueError: where only one of mean and variance is given, or their shapes do not fit.
 
-    Input: Any number of axes, with known sizes along `axis`; any dtype.
+    Input: Any number of axes, with known sizes along `axis`; any dtype, numbers in lists too.
 
     Output: The same shape, in the layer's dtype.
 
@@ -48,6 +48,7 @@ class Normalization(Layer):
     """
 
     _supports_masking = True
+    _takes_numbers = True
 
     def __init__(
         self,

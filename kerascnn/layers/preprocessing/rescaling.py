@@ -17,7 +17,7 @@ class Rescaling(Layer):
         scale: A number, or one for each channel (of the configured `image_data_format`).
         offset: The same.
 
-    Input: Any shape and dtype.
+    Input: Any shape and dtype, numbers in lists too.
 
     Output: The same shape, in the layer's dtype.
 
@@ -30,6 +30,7 @@ class Rescaling(Layer):
     """
 
     _supports_masking = True
+    _takes_numbers = True
 
     def __init__(self, scale: Any, offset: Any = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -59,6 +59,11 @@ class Bidirectional(Layer):
         for name, value in (("layer", layer), ("backward_layer", backward_layer)):
             if not isinstance(value, Layer) and (name == "layer" or value is not None):
                 raise ValueError(f"Bidirectional goes around layers. Received: {name}={value!r}")
+            if value is not None and not hasattr(value, "go_backwards"):
+                raise ValueError(
+                    "Bidirectional goes around a recurrent layer, such as LSTM, which can go "
+                    f"backwards. Received: {name}={value!r}"
+                )
         if merge_mode not in _MODES:
             raise ValueError(
                 f"`merge_mode` must be one of {_MODES}. Received: merge_mode={merge_mode!r}"

@@ -108,3 +108,25 @@ def test_a_pipeline_hands_on_its_mask(module, through):
     # After a layer whose result has no mask, later layers get none.
     kept = layers[1].supports_masking
     assert [layers[0].saw_a_mask, layers[2].saw_a_mask] == [True, kept]
+
+
+@pytest.mark.parametrize(
+    ("make", "numbers"),
+    [
+        (lambda: kerascnn.layers.CategoryEncoding(4, output_mode="one_hot"), [3, 2, 0, 1]),
+        (lambda: kerascnn.layers.CategoryEncoding(4, output_mode="count"), [[0, 1], [2, 2]]),
+        (lambda: kerascnn.layers.Discretization([0.0, 1.0]), [[-1.5, 1.0], [3.4, 0.5]]),
+        (lambda: kerascnn.layers.Discretization([0.0, 1.0]), 0.5),
+        (lambda: kerascnn.layers.Rescaling(2.0), [1, 2]),
+        (lambda: kerascnn.layers.Normalization(mean=[1.0, 2.0], variance=[4.0, 1.0]), [[1.0, 6.0]]),
+    ],
+)
+def test_numbers_in_lists_are_an_array(make, numbers):
+    given, expected = make()(numbers), make()(np.array(numbers))
+    assert given.dtype == expected.dtype
+    np.testing.assert_array_equal(given, expected)
+
+
+def test_numbers_in_lists_are_no_array_for_layers_that_learn():
+    with pytest.raises(ValueError, match="must be called on tensors or arrays"):
+        kerascnn.layers.Dense(2)([[1.0, 2.0]])

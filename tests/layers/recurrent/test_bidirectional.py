@@ -137,6 +137,8 @@ def test_errors():
     layers = kerascnn.layers
     with pytest.raises(ValueError, match="goes around layers"):
         layers.Bidirectional(3)
+    with pytest.raises(ValueError, match="goes around a recurrent layer"):
+        layers.Bidirectional(layers.Dense(3))
     with pytest.raises(ValueError, match="merge_mode"):
         layers.Bidirectional(layers.GRU(3), merge_mode="difference")
     with pytest.raises(ValueError, match="one backwards"):
