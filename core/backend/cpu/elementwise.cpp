@@ -1,7 +1,6 @@
 // Every op on one element at a time: each row of element_ops.h has a kernel.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "core/backend/cpu/broadcast.h"
