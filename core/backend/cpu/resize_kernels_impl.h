@@ -123,7 +123,8 @@ KERASCNN_INLINE void weigh_with(const LinePixels<T> p, const T* line, T* to) {
 // with it, and is the next one's, which comes later.
 template <typename T, int lanes>
 KERASCNN_INLINE void weigh_few(const LinePixels<T> p, const T* line, T* to) {
-  const int64_t whole = std::clamp<int64_t>((p.room - lanes) / p.channels + 1, 0, p.pixels);
+  // So many pixels have room for a vector.
+  const int64_t whole = p.room < lanes ? 0 : (p.room - lanes) / p.channels + 1;
   for (int64_t i = 0; i < p.pixels; ++i) {
     const T* from = line + p.firsts[i] * p.channels;
     const T* shares = p.shares + i * p.most;
