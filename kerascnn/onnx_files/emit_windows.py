@@ -167,7 +167,7 @@ def _resize(e: Emitter, call: Call) -> None:
         for axis, (old, new) in enumerate(zip(olds, news, strict=True)):
             if old == new:
                 continue
-            matrix = resampling.weights(old, new, method, antialias)  # type: ignore[arg-type]
+            matrix = resampling.weights(old, new, method, antialias)
             if method == "nearest":
                 name = e.node("Gather", [name, e.ints(matrix.argmax(1))], axis=2 + axis)
                 continue

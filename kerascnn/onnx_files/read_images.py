@@ -44,8 +44,10 @@ def _resize(node: Node) -> list[Any]:
     if node.real("cubic_coeff_a", -0.75) == -0.75 and not node.whole("exclude_outside", 0):
         methods["cubic"] = "bicubic"
     if mode in methods and place in places and not node.whole("antialias", 0):
+        height, width = sizes[2:]
         layer = layers.Resizing(
-            *sizes[2:],
+            height,
+            width,
             interpolation=methods[mode],
             data_format="channels_last",
             name=name,
