@@ -30,6 +30,8 @@
   /* convolution (conv2d.cpp) and pooling (pool2d.cpp) */                                         \
   OP(conv2d) OP(conv2d_dgrad) OP(conv2d_wgrad)                                                    \
   OP(max_pool2d) OP(max_pool2d_grad) OP(avg_pool2d) OP(avg_pool2d_grad)                           \
+  /* images of another size (resize2d.cpp) */                                                     \
+  OP(resize2d) OP(resize2d_grad)                                                                  \
   /* normalization (batch_norm.cpp) */                                                            \
   OP(batch_norm) OP(batch_norm_grad) OP(column_moments)                                           \
   /* losses (cross_entropy.cpp) */                                                                \

@@ -1,4 +1,4 @@
-"""Emitters of convolution and pooling, which take and give channels first."""
+"""Emitters of convolution, pooling and resizing, which take and give channels first."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from kerascnn.onnx_files.emit_elements import activate
 from kerascnn.onnx_files.emitter import FIRST, REFUSED, Emitter, emits
+from kerascnn.ops import resampling
 from kerascnn.recordings.recording import Call
 from kerascnn.recordings.sizes import Extent, Size, at
 
@@ -17,7 +18,13 @@ for _name in (
     *("max_pool2d_grad", "avg_pool2d_grad", "conv2d_wgrad", "batch_norm_grad"),
     *("softmax_grad", "log_softmax_grad", "relu_grad", "leaky_relu_grad", "clipped_relu_grad"),
     *("elu_grad", "sigmoid_grad", "tanh_grad", "gelu_grad", "silu_grad", "softplus_grad"),
-    *("lstm_grad", "gru_grad", "sparse_cross_entropy_grad", "sparse_softmax_cross_entropy_grad"),
+    *(
+        "resize2d_grad",
+        "lstm_grad",
+        "gru_grad",
+        "sparse_cross_entropy_grad",
+        "sparse_softmax_cross_entropy_grad",
+    ),
 ):
     REFUSED[_name] = _GRADIENT
 
@@ -126,4 +133,45 @@ def _pool(e: Emitter, call: Call) -> None:
         strides=call.attributes["strides"],
         **attributes,
     )
+    e.put(call.outputs[0], name, FIRST)
+
+
+@emits("resize2d")
+def _resize(e: Emitter, call: Call) -> None:
+    """By ONNX's op where it is linear, or an axis is open; else by constants.
+
+    Of two equally near pixels the op could take the other one, because its positions are float32.
+    ONNX Runtime 1.32 moves transposes behind it and then refuses smaller sizes with a cubic.
+    """
+    x, method = call.inputs[0], call.attributes["method"]
+    antialias = call.attributes["antialias"]
+    (batch, *olds, channels), news = e.shape(x), call.attributes["size"]
+    is_open = any(isinstance(n, Size) for n in (*olds, *news))
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(method)
+    name = e.first(x)
+    if mode is not None and not antialias and (is_open or mode == "linear"):
+        name = e.node(
+            "Resize",
+            [name, "", "", e.extents((batch, channels, *news))],
+            mode=mode,
+            coordinate_transformation_mode="half_pixel",
+            cubic_coeff_a=-0.75,
+        )
+    elif is_open:
+        raise e.error(
+            f"it resizes an open axis with interpolation='{method}'"
+            f"{' and antialias=True' if antialias else ''}, for which the file needs the weights. "
+            "Give this axis a size with `input_signature`."
+        )
+    else:
+        for axis, (old, new) in enumerate(zip(olds, news, strict=True)):
+            if old == new:
+                continue
+            matrix = resampling.weights(old, new, method, antialias)
+            if method == "nearest":
+                name = e.node("Gather", [name, e.ints(matrix.argmax(1))], axis=2 + axis)
+                continue
+            # Rows are multiplied from the left.
+            factor = e.file.constant((matrix.T if axis else matrix).astype(e.dtype(x)), "weights")
+            name = e.node("MatMul", [name, factor] if axis else [factor, name])
     e.put(call.outputs[0], name, FIRST)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import layers, ops
-from kerascnn.onnx_files.importer import Node, Value
+from kerascnn.onnx_files.importer import OPEN, Node, Value
 from kerascnn.onnx_files.read_layers import reads
 
 
@@ -20,36 +20,39 @@ def _resize(node: Node) -> list[Any]:
         raise node.error("only images of a known size are resized.")
     own = [int(n or 0) for n in x.shape[2:]]
     if node.has_input(3):
-        sizes = node.known_numbers(3)
+        sizes = node.numbers(3)
     else:
         scales = node.constant(2)
         if scales.shape != (4,) or scales.dtype.kind != "f" or not np.isfinite(scales).all():
             raise node.error("its scales do not fit (batch, channels, height, width).")
         sizes = [1, 1, *(math.floor(n * s) for n, s in zip(own, scales[2:], strict=True))]
-    if len(sizes) != 4 or any(not 0 < n < 1 << 16 for n in sizes[2:]):
+    if len(sizes) != 4 or any(n is OPEN or not 0 < n < 1 << 16 for n in sizes[2:]):
         raise node.error(f"the size {sizes[:40]} is none.")
     factors = [a / b for a, b in zip(sizes[2:], own, strict=True)]
     mode = node.text("mode", "nearest")
     place = node.text("coordinate_transformation_mode", "half_pixel")
     name = node.importer.name(node.name)
     if mode == "nearest" and all(f == int(f) for f in factors):
-        layer = layers.UpSampling2D(
+        repetition = layers.UpSampling2D(
             [int(f) for f in factors], data_format="channels_last", name=name
         )
-        return [Value(last=layer(x.last))]
-    if mode == "linear" and place in ("half_pixel", "pytorch_half_pixel") and min(factors) >= 1:
+        return [Value(last=repetition(x.last))]
+    # PyTorch's positions are others where a single pixel is left.
+    is_alone = any(b == 1 < a for a, b in zip(own, sizes[2:], strict=True))
+    places = ("half_pixel",) if is_alone else ("half_pixel", "pytorch_half_pixel")
+    methods = {"linear": "bilinear"}
+    if node.real("cubic_coeff_a", -0.75) == -0.75 and not node.whole("exclude_outside", 0):
+        methods["cubic"] = "bicubic"
+    if mode in methods and place in places and not node.whole("antialias", 0):
         height, width = sizes[2:]
-        return [
-            Value(
-                last=layers.Resizing(
-                    height,
-                    width,
-                    interpolation="bilinear",
-                    data_format="channels_last",
-                    name=name,
-                )(x.last)
-            )
-        ]
+        layer = layers.Resizing(
+            height,
+            width,
+            interpolation=methods[mode],
+            data_format="channels_last",
+            name=name,
+        )
+        return [Value(last=layer(x.last))]
     raise node.error(f"mode={mode!r} by {factors} with {place!r} is not known.")
 
 

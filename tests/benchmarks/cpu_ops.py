@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python tests/benchmarks/cpu_ops.py [--only softmax,cast] [--output FILE]
 
-Each figure is the least CPU time of many calls, in microseconds. Convolutions are in PyTorch's
+Each figure is the least CPU time of many calls, in microseconds. Images are in PyTorch's
 channels-last layout.
 """
 
@@ -143,12 +143,50 @@ def convolutions() -> list[Row]:
     return rows
 
 
+def resizing() -> list[Row]:
+    rows: list[Row] = []
+    for images, size, channels, new in (
+        (16, 32, 64, 64),
+        (8, 64, 32, 128),
+        (8, 224, 3, 160),
+        (8, 64, 1, 128),
+    ):
+        x, theirs = drawn(images, size, size, channels)
+        gradient, their_gradient = drawn(images, new, new, channels)
+        theirs, their_gradient = (y.permute(0, 3, 1, 2) for y in (theirs, their_gradient))
+
+        def ours(x=x, new=new):
+            return ops.image.resize(x, (new, new))
+
+        def theirs_forward(x=theirs, new=new):
+            return functional.interpolate(x, (new, new), mode="bilinear")
+
+        def our_gradient(x=x, gradient=gradient, ours=ours):
+            with keras.GradientTape() as tape:
+                tape.watch(x)
+                y = ours()
+            return tape.gradient(y, x, output_gradients=gradient)
+
+        def theirs_backward(x=theirs, gradient=their_gradient, forward=theirs_forward):
+            with torch.enable_grad():
+                x = x.detach().requires_grad_()
+                return torch.autograd.grad(forward(x), x, gradient)
+
+        name = f"bilinear {images} x {size} x {size} x {channels} to {new} x {new}"
+        rows += [
+            (name, ours, theirs_forward),
+            (f"{name}, and its gradient", our_gradient, theirs_backward),
+        ]
+    return rows
+
+
 GROUPS = {
     "reductions": reductions,
     "softmax": softmaxes,
     "sort": sorts,
     "cast": casts,
     "convolution": convolutions,
+    "resizing": resizing,
 }
 
 

@@ -223,6 +223,31 @@ def test_nodes_of_several_values(tmp_path):
         assert difference(actual, expected) < 1e-5
 
 
+@pytest.mark.parametrize("size", [(16, 6), (5, 11), (3, 1)])
+@pytest.mark.parametrize(
+    ("mode", "place", "more"),
+    [
+        ("linear", "half_pixel", {}),
+        ("linear", "pytorch_half_pixel", {}),
+        ("cubic", "half_pixel", {}),
+        ("cubic", "half_pixel", {"cubic_coeff_a": -0.5}),
+        ("linear", "align_corners", {}),
+    ],
+)
+def test_resized_images(mode, place, more, size, tmp_path):
+    options = {"mode": mode, "coordinate_transformation_mode": place, **more}
+    nodes = [helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], **options)]
+    path = write(tmp_path / "resize.onnx", nodes, {"sizes": ints(2, 3, *size)}, (2, 3, 8, 6))
+    if more or place == "align_corners" or (place != "half_pixel" and 1 in size):
+        with pytest.raises(ValueError, match=f"mode='{mode}' by"):
+            kerascnn.models.from_onnx(path)
+        return
+    x = floats(2, 3, 8, 6)
+    (expected,) = run(path, [x])
+    found = kerascnn.models.from_onnx(path).predict(x, verbose=0)
+    assert difference(found, expected) < 1e-5
+
+
 def small_network():
     torch = of_torch.torch
     nn = torch.nn

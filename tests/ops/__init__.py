@@ -4,6 +4,7 @@
 from . import (  # noqa: F401
     reference_batches,
     reference_fourier,
+    reference_images,
     reference_losses,
     reference_optimizers,
     reference_random,

@@ -86,6 +86,7 @@ def run_program(
 SUMS = {
     *("reduce_sum", "reduce_mean", "matmul", "dense", "conv2d", "conv2d_dgrad", "conv2d_wgrad"),
     *("avg_pool2d", "avg_pool2d_grad", "max_pool2d_grad", "gather_grad"),
+    *("resize2d", "resize2d_grad"),
 }
 # An update adds an old state and a gradient. A stack of partial sums is rounded to its dtype first.
 UPDATES = {"sgd_update", "adam_update"}

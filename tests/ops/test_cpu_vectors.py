@@ -282,3 +282,30 @@ def test_rows_of_softmax_in_every_width(op, name, rng, tmp_path):
         # sum round by some 1e-7 of a result up to 1.
         atol = 1e-6 if op == "softmax" else 1e-5
         np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=atol)
+
+
+# Sizes of images (n, h, w, c) with the new height and width: whole vectors of channels, parts of
+# them, a single channel, several pieces of a row, and windows of many pixels.
+RESIZED = [
+    ((2, 5, 7, 37), (9, 12), "bilinear", False),
+    ((1, 6, 5, 64), (12, 10), "bilinear", False),
+    ((2, 9, 11, 1), (6, 17), "bicubic", False),
+    ((2, 9, 11, 3), (6, 17), "lanczos3", True),
+    ((1, 3, 900, 9), (2, 1301), "bilinear", False),
+    ((1, 40, 61, 270), (3, 4), "lanczos5", True),
+]
+
+
+@pytest.mark.parametrize("name", INSTRUCTION_SETS)
+def test_resized_images_are_the_same_in_every_width(name, rng, tmp_path):
+    calls, gradients = [], []
+    for shape, size, method, antialias in RESIZED:
+        attributes = {"size": list(size), "method": method, "antialias": antialias}
+        calls.append(([draw(rng, *shape)], attributes))
+        gradient = draw(rng, shape[0], *size, shape[3])
+        gradients.append(([gradient], {**attributes, "input_shape": list(shape)}))
+    for op, some in (("resize2d", calls), ("resize2d_grad", gradients)):
+        found = apply_with(name, op, some, tmp_path)
+        for (inputs, attributes), (y,) in zip(some, found, strict=True):
+            check_all([y], [REFERENCES[op](*inputs, **attributes)], rtol=1e-5)
+            np.testing.assert_array_equal(y, apply(op, inputs, attributes)[0])

@@ -24,12 +24,6 @@ from kerascnn.symbolic.operation import op
 
 __all__ = ["resize", "scale_and_translate", "smart_resize"]
 
-# Up to this many pixels per new pixel are gathered and added, which is exact and moves little data.
-# For more, there is a product with the matrix of weights.
-_MOST_TAPS = 4
-# Up to this many numbers of a pixel are repeated for all pixels of a row.
-_SHORT_ROW = 16
-
 
 @op
 def resize(
@@ -112,40 +106,25 @@ def resize(
         margins[rows], margins[columns] = [border[0]] * 2, [border[1]] * 2
         if any(border):
             images = shaping.pad(images, margins, constant_values=fill_value)
-    computed = images if dtype in ("float32", "float64") else dispatch.convert(images, "float32")
-    for axis, new in ((rows, sizes[0]), (columns, sizes[1])):
-        computed = _resample(computed, axis, new, interpolation, antialias)
+    computed = images if dtypes.is_float(dtype) else dispatch.convert(images, "float32")
+    if (height, width) != sizes:
+        computed = _resample(computed, sizes, interpolation, bool(antialias), rows)
     if dtype == "uint8" and interpolation != "nearest":
         computed = elementwise.clip(computed, 0.0, 255.0)
     return common.rounded(computed, dtype)
 
 
-def _resample(x: Any, axis: int, new: int, interpolation: str, antialias: bool) -> Any:
-    """Resizes one axis."""
-    size = x.shape[axis]
-    if size == new:
-        return x
-    matrix = resampling.weights(size, new, interpolation, bool(antialias))
-    indices, shares = resampling.taps(matrix)
-    if indices.shape[1] == 1:
-        return shaping.take(x, indices[:, 0], axis)
-    if indices.shape[1] > _MOST_TAPS:
-        last = shaping.moveaxis(x, axis, -1)
-        factor = dispatch.convert(matrix.T.astype(dtypes.numpy_dtype(x.dtype)), like=x)
-        return shaping.moveaxis(matrix_products.matmul(last, factor), -1, axis)
-    result = None
-    # Along the last axes the weights are repeated for whole rows, on which kernels are fastest.
-    inner = math.prod(x.shape[axis + 1 :])
-    repeats = inner if inner <= _SHORT_ROW else 1
-    seen = (*x.shape[:axis], new, *x.shape[axis + 1 :])
-    rows = (*x.shape[:axis], new * repeats, *(() if repeats == inner else (inner,)))
-    along = [new * repeats if a == axis else 1 for a in range(len(rows))]
-    for tap in range(indices.shape[1]):
-        share = shares[:, tap].astype(dtypes.numpy_dtype(x.dtype)).repeat(repeats).reshape(along)
-        part = shaping.reshape(shaping.take(x, indices[:, tap], axis), rows)
-        part = elementwise.multiply(part, dispatch.convert(share, like=x))
-        result = part if result is None else elementwise.add(result, part)
-    return shaping.reshape(result, seen)
+def _resample(x: Any, sizes: tuple[int, int], method: str, antialias: bool, rows: int) -> Any:
+    """Resizes axis `rows` and the one behind it."""
+    attributes = {"size": list(sizes), "method": method, "antialias": antialias}
+    if len(x.shape) == 4 and rows == 1:
+        return dispatch.apply_one("resize2d", [x], attributes)
+    # The core takes (n, height, width, channels). Channels in front are images of their own.
+    shape = tuple(x.shape)
+    before, behind = shape[:rows], shape[rows + 2 :]
+    images = (math.prod(before), *shape[rows : rows + 2], math.prod(behind))
+    resized = dispatch.apply_one("resize2d", [shaping.reshape(x, images)], attributes)
+    return shaping.reshape(resized, (*before, *sizes, *behind))
 
 
 # `scale_and_translate` calls the kernels by these names.

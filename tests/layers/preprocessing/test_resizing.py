@@ -236,3 +236,73 @@ def test_layers_refuse_what_they_cannot_do():
         layers.Resizing(4, 4)(np.zeros((4, 4), "float32"))
     with pytest.raises(ValueError, match="format of boxes"):
         layers.CenterCrop(4, 4, bounding_box_format="corners")
+
+
+_BY_TAPS = [
+    ((9, 20), "bilinear"),
+    ((34, 7), "bilinear"),
+    ((34, 26), "bicubic"),
+    ((5, 40), "lanczos3"),
+    ((40, 4), "lanczos5"),
+    ((30, 5), "nearest"),
+]
+
+
+@pytest.mark.parametrize(("size", "method"), _BY_TAPS)
+@pytest.mark.parametrize("channels", [1, 3, 8])
+def test_pixels_are_those_of_photographs(channels, size, method, device, rng):
+    """Bit for bit: the same weights in the same order, with the same roundings, on every device."""
+    images = rng.integers(0, 256, (2, 17, 13, channels), "uint8")
+    by_taps = lambda i: resampling.resize_array(i, size, method)  # noqa: E731
+    expected = np.stack([by_taps(image) for image in images])
+    plain = lambda x: ops.image.resize(x, size, method)  # noqa: E731
+    np.testing.assert_array_equal(compiled(plain, [images.astype("float32")], device), expected)
+    found = compiled(plain, [images], device)
+    np.testing.assert_array_equal(found, np.rint(expected).clip(0, 255).astype("uint8"))
+
+
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize("method", resampling.METHODS)
+def test_weights_are_those_of_files(method, antialias):
+    """The core computes them for tensors, and NumPy for photographs."""
+    for old, new in [(1, 5), (5, 1), (7, 11), (11, 7), (6, 12), (50, 3), (3, 50), (8, 8)]:
+        x = np.eye(old).reshape(1, old, 1, old)
+        found = ops.image.resize(x, (new, 1), method, antialias).numpy()[0, :, 0]
+        wanted = resampling.weights(old, new, method, antialias)
+        np.testing.assert_allclose(found, wanted if old != new else np.eye(old), atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("method", ["bilinear", "nearest", "bicubic"])
+def test_gradients_are_those_of_the_weights(method, first, dtype, device, rng):
+    """The gradient is the transposed product with the weights of rows and columns."""
+    (height, width), size = (7, 9), (12, 5)
+    rows = resampling.weights(height, size[0], method)
+    columns = resampling.weights(width, size[1], method)
+    x = rng.normal(size=(2, 3, height, width))
+    gradient = rng.normal(size=(2, 3, *size))
+    with kerascnn.device(device):
+        as_tensor = lambda a: ops.convert_to_tensor(  # noqa: E731
+            a if first else a.transpose(0, 2, 3, 1), dtype
+        )
+        variable, upstream = as_tensor(x), as_tensor(gradient)
+        data_format = "channels_first" if first else "channels_last"
+        with kerascnn.GradientTape() as tape:
+            tape.watch(variable)
+            y = ops.image.resize(variable, size, method, data_format=data_format)
+            loss = ops.sum(ops.cast(y * upstream, "float64"))
+        found = ops.cast(tape.gradient(loss, variable), "float64").numpy()
+        given = ops.cast(upstream, "float64").numpy()
+    if not first:
+        found, given = found.transpose(0, 3, 1, 2), given.transpose(0, 3, 1, 2)
+    wanted = np.einsum("nchw,hi,wj->ncij", given, rows, columns)
+    bound = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-6, "float64": 1e-14}[dtype]
+    assert relative_error(found, wanted) < bound
+
+
+def test_sizes_that_are_none_are_refused():
+    with pytest.raises(ValueError, match="resize2d"):
+        ops.image.resize(np.zeros((1, 4, 4, 1), "float32"), (0, 3))
+    with pytest.raises(ValueError, match="resize2d: heights and widths must be from 1"):
+        ops.image.resize(np.zeros((1, 0, 4, 1), "float32"), (2, 3))

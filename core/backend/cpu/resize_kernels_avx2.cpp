@@ -1,0 +1,1 @@
+#include "core/backend/cpu/resize_kernels_impl.h"
