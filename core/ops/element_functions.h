@@ -21,6 +21,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/ops/host_angles.h"
 #include "core/ops/host_math.h"
 #endif
 
@@ -61,8 +62,10 @@ using arithmetic_t = typename Choice<is_float<T>, T, unsigned long long>::type;
 
 #if defined(__CUDA_ARCH__) || defined(__CUDACC_RTC__)
 #define KERASCNN_MATH KERASCNN_STD
+#define KERASCNN_ARC(name) KERASCNN_STD a##name
 #else
 #define KERASCNN_MATH host_math::
+#define KERASCNN_ARC(name) host_math::arc##name
 #endif
 
 template <typename T>
@@ -208,51 +211,69 @@ KERASCNN_ANALYTIC(expm1, KERASCNN_MATH expm1(a))
 KERASCNN_ANALYTIC(tanh, KERASCNN_MATH tanh(a))
 KERASCNN_ANALYTIC(erf, KERASCNN_MATH erf(a))
 KERASCNN_ANALYTIC(erfc, KERASCNN_MATH erfc(a))
-KERASCNN_ANALYTIC(sin, KERASCNN_STD sin(a))
-KERASCNN_ANALYTIC(cos, KERASCNN_STD cos(a))
-KERASCNN_ANALYTIC(tan, KERASCNN_STD tan(a))
-KERASCNN_ANALYTIC(arcsin, KERASCNN_STD asin(a))
-KERASCNN_ANALYTIC(arccos, KERASCNN_STD acos(a))
-KERASCNN_ANALYTIC(arctan, KERASCNN_STD atan(a))
-KERASCNN_ANALYTIC(sinh, KERASCNN_STD sinh(a))
-KERASCNN_ANALYTIC(cosh, KERASCNN_STD cosh(a))
-KERASCNN_ANALYTIC(arcsinh, KERASCNN_STD asinh(a))
-KERASCNN_ANALYTIC(arccosh, KERASCNN_STD acosh(a))
-KERASCNN_ANALYTIC(arctanh, KERASCNN_STD atanh(a))
+KERASCNN_ANALYTIC(sin, KERASCNN_MATH sin(a))
+KERASCNN_ANALYTIC(cos, KERASCNN_MATH cos(a))
+KERASCNN_ANALYTIC(tan, KERASCNN_MATH tan(a))
+KERASCNN_ANALYTIC(arcsin, KERASCNN_ARC(sin)(a))
+KERASCNN_ANALYTIC(arccos, KERASCNN_ARC(cos)(a))
+KERASCNN_ANALYTIC(arctan, KERASCNN_ARC(tan)(a))
+KERASCNN_ANALYTIC(sinh, KERASCNN_MATH sinh(a))
+KERASCNN_ANALYTIC(cosh, KERASCNN_MATH cosh(a))
+KERASCNN_ANALYTIC(arcsinh, KERASCNN_ARC(sinh)(a))
+KERASCNN_ANALYTIC(arccosh, KERASCNN_ARC(cosh)(a))
+KERASCNN_ANALYTIC(arctanh, KERASCNN_ARC(tanh)(a))
 KERASCNN_ANALYTIC(ceil, KERASCNN_MATH ceil(a))
 KERASCNN_ANALYTIC(round, KERASCNN_MATH rint(a))  // halves to the even neighbour
 #undef KERASCNN_ANALYTIC
 
 // The inverse of erf. Source of the first approximation: M. Giles, "Approximating the erfinv
-// function", GPU Computing Gems, 2011; its last digits in double come from Newton's method.
+// function", GPU Computing Gems, 2011; its last digits in double come from Newton's method. w is
+// -log(1 - a^2).
+template <typename T>
+KERASCNN_HOST_DEVICE T central_erfinv(T w) {
+  constexpr float factors[] = {3.43273939e-07f, -3.5233877e-06f, -4.39150654e-06f, 0.00021858087f,
+                               -0.00125372503f, -0.00417768164f, 0.246640727f,     1.50140941f};
+  T y = T(2.81022636e-08f);
+  for (float factor : factors) y = T(factor) + y * (w - T(2.5));
+  return y;
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T outer_erfinv(T w) {
+  constexpr float factors[] = {0.000100950558f, 0.00134934322f, -0.00367342844f, 0.00573950773f,
+                               -0.0076224613f,  0.00943887047f, 1.00167406f,     2.83297682f};
+  T y = T(-0.000200214257f);
+  for (float factor : factors) y = T(factor) + y * (KERASCNN_MATH sqrt(w) - T(3));
+  return y;
+}
+
 template <typename T>
 KERASCNN_HOST_DEVICE T erfinv(T a) {
-  if constexpr (is_float<T>) {
+  if constexpr (is_float<T> && sizeof(T) == sizeof(float)) {
+    // w is below 16, but for 1 itself. Both approximations are computed, for vectors.
+    const T distance = T(1) - absolute(a);
+    const T w = -log(distance * (T(1) + absolute(a)));
+    const T central = central_erfinv(w), outer = outer_erfinv(w);
+    const T y = (w < T(5) ? central : outer) * absolute(a);
+    const T size = distance == T(0) ? w : y;
+    return a < T(0) ? -size : (a >= T(0) ? size : a);
+  } else if constexpr (is_float<T>) {
     const T distance = T(1) - absolute(a);
     if (distance == T(0)) return -a * log(T(0));
     const T w = -log(distance * (T(1) + absolute(a)));
     T y = T(0);
     if (w < T(5)) {
-      constexpr float factors[] = {3.43273939e-07f, -3.5233877e-06f, -4.39150654e-06f,
-                                   0.00021858087f,  -0.00125372503f, -0.00417768164f,
-                                   0.246640727f,    1.50140941f};
-      y = T(2.81022636e-08f);
-      for (float factor : factors) y = T(factor) + y * (w - T(2.5));
+      y = central_erfinv(w);
     } else if (w < T(16)) {
-      constexpr float factors[] = {0.000100950558f, 0.00134934322f, -0.00367342844f, 0.00573950773f,
-                                   -0.0076224613f,  0.00943887047f, 1.00167406f,     2.83297682f};
-      y = T(-0.000200214257f);
-      for (float factor : factors) y = T(factor) + y * (KERASCNN_STD sqrt(w) - T(3));
+      y = outer_erfinv(w);
     } else {
       // erfc(y) is close to exp(-y^2) / (y sqrt(pi)) here.
       y = KERASCNN_STD sqrt(w + T(0.69314718) - T(0.5) * log(T(3.14159265) * w)) / absolute(a);
     }
     y = y * absolute(a);
-    if (sizeof(T) == 8 || w >= T(16)) {
-      for (int step = 0; step < 4; ++step) {
-        const T error = y > T(0.5) ? erfc(y) - distance : absolute(a) - erf(y);
-        y += error * T(0.88622692545275801365) * exp(y * y);  // sqrt(pi) / 2
-      }
+    for (int step = 0; step < 4; ++step) {
+      const T error = y > T(0.5) ? erfc(y) - distance : absolute(a) - erf(y);
+      y += error * T(0.88622692545275801365) * exp(y * y);  // sqrt(pi) / 2
     }
     return a < T(0) ? -y : (a >= T(0) ? y : a);
   } else {
@@ -263,38 +284,53 @@ KERASCNN_HOST_DEVICE T erfinv(T a) {
 template <typename T>
 KERASCNN_HOST_DEVICE T arctan2(T a, T b) {
   if constexpr (is_float<T>) {
-    return KERASCNN_STD atan2(a, b);
+    return KERASCNN_ARC(tan2)(a, b);
   } else {
     return T(0);
   }
 }
 
+// Whether a quotient of this rest, which has the sign of the numerator, is above that rounded down.
+// It has no jumps, for vectors.
+template <typename T>
+KERASCNN_HOST_DEVICE bool is_above_quotient(T rest, T b) {
+  return (rest != T(0)) & ((rest < T(0)) != (b < T(0)));
+}
+
+template <typename T>
+KERASCNN_HOST_DEVICE T mod_of_rest(T rest, T b) {
+  const T other = rest + b;
+  return is_above_quotient(rest, b) ? other : rest;
+}
+
+// b is not 0. a minus the rest is a multiple of b: what the division rounds off is less than a
+// half.
+template <typename T>
+KERASCNN_HOST_DEVICE T floor_divide_of_rest(T a, T rest, T b) {
+  return KERASCNN_MATH rint((a - rest) / b) - (is_above_quotient(rest, b) ? T(1) : T(0));
+}
+
 // What a division leaves over, with the sign of b. Integers: 0 where b is 0.
 template <typename T>
 KERASCNN_HOST_DEVICE T mod(T a, T b) {
-  T rest;
   if constexpr (is_float<T>) {
-    rest = KERASCNN_STD fmod(a, b);
+    return mod_of_rest(KERASCNN_MATH fmod(a, b), b);
   } else {
     if (b == T(0) || b == static_cast<T>(-1)) return T(0);  // lowest % -1 overflows
-    rest = static_cast<T>(a % b);
+    const T rest = static_cast<T>(a % b);
+    return rest != T(0) && (rest < T(0)) != (b < T(0)) ? add(rest, b) : rest;
   }
-  return rest != T(0) && (rest < T(0)) != (b < T(0)) ? add(rest, b) : rest;
 }
 
 // The quotient rounded down. Integers: 0 where b is 0.
 template <typename T>
 KERASCNN_HOST_DEVICE T floor_divide(T a, T b) {
   if constexpr (is_float<T>) {
-    if (b == T(0)) return a / b;
-    // a minus the rest is a multiple of b: what the division rounds off is less than a half.
-    const T rest = KERASCNN_STD fmod(a, b);
-    const bool is_above = rest != T(0) && (rest < T(0)) != (b < T(0));
-    return KERASCNN_STD rint((a - rest) / b) - (is_above ? T(1) : T(0));
+    return b == T(0) ? a / b : floor_divide_of_rest(a, KERASCNN_MATH fmod(a, b), b);
   } else {
     if (b == T(0)) return T(0);
     if (b == static_cast<T>(-1)) return negative(a);
-    return static_cast<T>(a / b - (a % b != T(0) && (a < T(0)) != (b < T(0)) ? 1 : 0));
+    return static_cast<T>(a / b - (is_above_quotient(static_cast<T>(a % b), b) ? 1 : 0));
   }
 }
 
@@ -529,6 +565,7 @@ KERASCNN_HOST_DEVICE T gelu_grad(T g, T x, T approximate) {
   }
 }
 
+#undef KERASCNN_ARC
 #undef KERASCNN_MATH
 #undef KERASCNN_STD
 

@@ -2,9 +2,10 @@
 // and fused multiply-adds: compilers turn loops over them into vector code for whatever instruction
 // set they compile for, and every one gives the same bits. None errs by more than 2.5 units in the
 // last place, erfc by 6.5: tests/core/test_host_math.cpp. Those of float64 are the library's.
+// Functions of angles are in host_angles.h.
 //
-// The polynomials are minimax fits made for this file, their coefficients rounded to float32 one
-// after another, the lowest first.
+// The polynomials are minimax fits made for these files, their coefficients rounded to their type
+// one after another, the lowest first.
 #pragma once
 
 #include <cmath>
@@ -28,9 +29,9 @@ inline float ceil(float x) { return __builtin_ceilf(x); }
 inline float rint(float x) { return __builtin_rintf(x); }
 
 // a + b (r + c (r + ...)): the coefficients from the lowest power on.
-template <int count>
-inline float polynomial(const float (&coefficients)[count], float x) {
-  float sum = coefficients[count - 1];
+template <int count, typename T>
+inline T polynomial(const T (&coefficients)[count], T x) {
+  T sum = coefficients[count - 1];
   for (int i = count - 2; i >= 0; --i) sum = sum * x + coefficients[i];
   return sum;
 }
@@ -140,6 +141,54 @@ inline float tanh(float x) {
   return with_sign_of(e / (e + 2.0f), x);
 }
 
+// exp(size) / 2 for 0 <= size, without overflow where that has none.
+inline float half_exp(float size) {
+  const ReducedExponent reduced = reduce_exponent(at_most(size, 90.0f));
+  const int32_t half = reduced.n >> 1;
+  return (1.0f + small_expm1(reduced.r)) * power_of_2(half) * power_of_2(reduced.n - half - 1);
+}
+
+inline float sinh(float x) {
+  // sinh(x) / x - 1 as x^2 times a polynomial in x^2 up to 1. Relative error of the fit: 3e-10.
+  constexpr float kFit[] = {0.166666672f, 0.00833331048f, 0.000198428941f, 2.7822291e-06f};
+  const float size = fabs(x);
+  const float square = size * size;
+  const float half = half_exp(size);
+  const float value =
+      select(size < 1.0f, size + size * square * polynomial(kFit, square), half - 0.25f / half);
+  return with_sign_of(value, x);
+}
+
+inline float cosh(float x) {
+  const float half = half_exp(fabs(x));
+  return half + 0.25f / half;
+}
+
+constexpr float kLn2 = 0x1.62e43p-1f;
+constexpr float kAlmostOnlyDouble = 0x1p20f;  // from here on x + sqrt(x^2 +- 1) is as good as 2 x
+
+inline float arcsinh(float x) {
+  const float size = fabs(x);
+  const bool is_large = size > kAlmostOnlyDouble;
+  const float square = size * size;
+  const float sum = size + square / (1.0f + sqrt(square + 1.0f));
+  const float value = log1p(select(is_large, size, sum)) + select(is_large, kLn2, 0.0f);
+  return with_sign_of(value, x);
+}
+
+inline float arccosh(float x) {
+  const bool is_large = x > kAlmostOnlyDouble;
+  const float beyond = x - 1.0f;
+  const float sum = beyond + sqrt(beyond * (beyond + 2.0f));
+  const float value = log1p(select(is_large, x, sum)) + select(is_large, kLn2, 0.0f);
+  return select(x < 1.0f, kNan, value);
+}
+
+inline float arctanh(float x) {
+  const float size = fabs(x);
+  return with_sign_of(0.5f * log1p(2.0f * size / (1.0f - size)), x);
+}
+
 // For x >= 0 or NaN: exp(-x^2) t P(t), t = 1 / (1 + 0.4 x).
 inline float upper_erfc(float x) {
   const float clamped = at_most(x, 10.1f);  // erfc(10.06) rounds to 0
@@ -174,6 +223,28 @@ inline float erfc(float x) {
   return select(x < 0.0f, 2.0f - value, value);
 }
 
+// Where this holds, near_remainder() is fmod(). It does not hold for a divisor of 0 or a numerator
+// that is infinite, but for NaN it may.
+inline bool is_near(float a, float b) { return !(fabs(a) >= 0x1p27f * fabs(b)); }
+
+// What the division of a by b leaves over, with the sign of a. The quotient has up to 27 bits, its
+// product with b up to 51, so that all but the division itself is exact, which may round to a
+// neighbouring integer: the rest is then below 0.
+inline float near_remainder(float a, float b) {
+  constexpr double kRounding = 0x1p52;  // where the unit in the last place is 1
+  const double size = static_cast<double>(fabs(a)), divisor = static_cast<double>(fabs(b));
+  const double step = select(divisor > 0x1p200, 0x1p200, divisor);  // infinity times 0 is NaN
+  const double quotient = (size / step + kRounding) - kRounding;
+  const double rest = size - quotient * step;
+  const auto whole = static_cast<float>(select(rest < 0.0, rest + step, rest));
+  return with_sign_of(whole, a);
+}
+
+inline float fmod(float a, float b) {
+  return is_near(a, b) ? near_remainder(a, b) : __builtin_fmodf(a, b);
+}
+inline double fmod(double a, double b) { return std::fmod(a, b); }
+
 #define KERASCNN_OF_DOUBLE(name) \
   inline double name(double x) { return std::name(x); }
 KERASCNN_OF_DOUBLE(sqrt)
@@ -186,9 +257,14 @@ KERASCNN_OF_DOUBLE(expm1)
 KERASCNN_OF_DOUBLE(log)
 KERASCNN_OF_DOUBLE(log1p)
 KERASCNN_OF_DOUBLE(tanh)
+KERASCNN_OF_DOUBLE(sinh)
+KERASCNN_OF_DOUBLE(cosh)
 KERASCNN_OF_DOUBLE(erf)
 KERASCNN_OF_DOUBLE(erfc)
 #undef KERASCNN_OF_DOUBLE
+inline double arcsinh(double x) { return std::asinh(x); }
+inline double arccosh(double x) { return std::acosh(x); }
+inline double arctanh(double x) { return std::atanh(x); }
 
 }  // namespace host_math
 

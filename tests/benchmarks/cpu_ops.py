@@ -95,6 +95,71 @@ def casts() -> list[Row]:
     ]
 
 
+def functions() -> list[Row]:
+    x, theirs = drawn(1 << 20)
+    y, their_y = ops.roll(x, 1), torch.roll(theirs, 1)
+    inside, their_inside = ops.tanh(x), torch.tanh(theirs)
+    rows: list[Row] = [
+        (f"{name} of 2^20", lambda f=ours: f(x), lambda f=other: f(theirs))
+        for name, ours, other in (
+            ("sin", ops.sin, torch.sin),
+            ("cos", ops.cos, torch.cos),
+            ("tan", ops.tan, torch.tan),
+            ("arctan", ops.arctan, torch.atan),
+            ("sinh", ops.sinh, torch.sinh),
+            ("cosh", ops.cosh, torch.cosh),
+            ("arcsinh", ops.arcsinh, torch.asinh),
+            ("exp", ops.exp, torch.exp),
+            ("tanh", ops.tanh, torch.tanh),
+        )
+    ]
+    rows += [
+        (f"{name} of 2^20", lambda f=ours: f(inside), lambda f=other: f(their_inside))
+        for name, ours, other in (
+            ("arcsin", ops.arcsin, torch.asin),
+            ("arctanh", ops.arctanh, torch.atanh),
+            ("erfinv", ops.erfinv, torch.erfinv),
+        )
+    ]
+    for name, ours, other in (
+        ("arctan2", ops.arctan2, torch.atan2),
+        ("mod", ops.mod, torch.remainder),
+        ("floor_divide", ops.floor_divide, torch.floor_divide),
+    ):
+        rows.append((f"{name} of 2^20", lambda f=ours: f(x, y), lambda f=other: f(theirs, their_y)))
+    rows.append(
+        ("mod of 2^20 by 0.3", lambda: ops.mod(x, 0.3), lambda: torch.remainder(theirs, 0.3))
+    )
+    return rows
+
+
+def running_sums() -> list[Row]:
+    x, theirs = drawn(32, 128, 256)
+    return [
+        (
+            f"cumsum over axis {axis} of 32 x 128 x 256",
+            lambda axis=axis: ops.cumsum(x, axis),
+            lambda axis=axis: torch.cumsum(theirs, axis),
+        )
+        for axis in (1, -1)
+    ]
+
+
+def random_numbers() -> list[Row]:
+    return [
+        (
+            "random.uniform, 2^20",
+            lambda: keras.random.uniform((1 << 20,)),
+            lambda: torch.rand(1 << 20),
+        ),
+        (
+            "random.normal, 2^20",
+            lambda: keras.random.normal((1 << 20,)),
+            lambda: torch.randn(1 << 20),
+        ),
+    ]
+
+
 def convolutions() -> list[Row]:
     rows: list[Row] = []
     for filters, channels, size, window, images in (
@@ -185,6 +250,9 @@ GROUPS = {
     "softmax": softmaxes,
     "sort": sorts,
     "cast": casts,
+    "functions": functions,
+    "cumsum": running_sums,
+    "random": random_numbers,
     "convolution": convolutions,
     "resizing": resizing,
 }

@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "check.h"
-#include "core/backend/cpu/cpu_features.h"
-#include "core/backend/cpu/element_loops.h"
 #include "core/ops/element_functions.h"
+#include "host_math_testing.h"
 
 namespace kerascnn {
 namespace {
@@ -19,6 +18,10 @@ namespace {
 using cpu::ElementLoop;
 using cpu::ElementLoops;
 using cpu::FloatKernels;
+using testing::all_compiled;
+using testing::Compiled;
+using testing::is_same;
+using testing::units;
 
 // The step through all bit patterns of float32 meets both signs, subnormals, infinities and NaN.
 constexpr uint64_t kStride = 9973;
@@ -33,15 +36,6 @@ void for_each_float(const Function& function) {
                         std::numeric_limits<float>::denorm_min()}) {
     function(x);
   }
-}
-
-// The difference from the correctly rounded result, measured in the spacing of float32 at that
-// place.
-double units(float value, double expected) {
-  const float rounded = static_cast<float>(expected);
-  const float size = std::max(std::fabs(rounded), std::numeric_limits<float>::min());
-  const double spacing = std::nextafter(size, HUGE_VALF) - static_cast<double>(size);
-  return std::fabs(value - expected) / spacing;
 }
 
 using OfFloat = float (*)(float);
@@ -74,13 +68,25 @@ void check_function(const char* name, OfFloat own, OfDouble library, double boun
   }
 }
 
-// host_math.h promises these bounds.
+// host_math.h and host_angles.h promise these bounds. The step through the floats meets angles of
+// all sizes, also those for which the functions ask the library.
 TEST(functions_of_float32_are_the_librarys) {
   check_function("exp", host_math::exp, std::exp, 1.0);
   check_function("expm1", host_math::expm1, std::expm1, 1.5);
   check_function("log", host_math::log, std::log, 1.0);
   check_function("log1p", host_math::log1p, std::log1p, 1.5);
   check_function("tanh", host_math::tanh, std::tanh, 2.5);
+  check_function("sin", host_math::sin, std::sin, 0.51);
+  check_function("cos", host_math::cos, std::cos, 0.51);
+  check_function("tan", host_math::tan, std::tan, 2.0);
+  check_function("arcsin", host_math::arcsin, std::asin, 1.2);
+  check_function("arccos", host_math::arccos, std::acos, 1.2);
+  check_function("arctan", host_math::arctan, std::atan, 1.5);
+  check_function("sinh", host_math::sinh, std::sinh, 2.0);
+  check_function("cosh", host_math::cosh, std::cosh, 1.5);
+  check_function("arcsinh", host_math::arcsinh, std::asinh, 2.5);
+  check_function("arccosh", host_math::arccosh, std::acosh, 2.5);
+  check_function("arctanh", host_math::arctanh, std::atanh, 2.5);
   check_function("erf", host_math::erf, std::erf, 1.5);
   check_function("erfc", host_math::erfc, std::erfc, 6.5);
   check_function("sqrt", host_math::sqrt, std::sqrt, 0.5);
@@ -88,33 +94,6 @@ TEST(functions_of_float32_are_the_librarys) {
   check_function("ceil", host_math::ceil, std::ceil, 0.0);
   check_function("rint", host_math::rint, std::rint, 0.0);
   check_function("fabs", host_math::fabs, std::fabs, 0.0);
-}
-
-struct Compiled {
-  const char* name;
-  const ElementLoops* loops;
-  const FloatKernels* kernels;
-};
-
-// The functions compiled for every instruction set that this machine can run.
-std::vector<Compiled> all_compiled() {
-  std::vector<Compiled> all = {{"plain", &cpu::plain::kElementLoops, &cpu::plain::kFloatKernels}};
-#ifdef KERASCNN_X86_DISPATCH
-  const cpu::InstructionSet best = cpu::instruction_set();
-  if (best >= cpu::InstructionSet::Avx2) {
-    all.push_back({"avx2", &cpu::avx2::kElementLoops, &cpu::avx2::kFloatKernels});
-  }
-  if (best >= cpu::InstructionSet::Avx512) {
-    all.push_back({"avx512", &cpu::avx512::kElementLoops, &cpu::avx512::kFloatKernels});
-  }
-#endif
-  return all;
-}
-
-// All NaNs are equal here, whatever their bits.
-bool is_same(float a, float b) {
-  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) ||
-         (std::isnan(a) && std::isnan(b));
 }
 
 std::vector<float> some_floats(int64_t count, int64_t seed) {

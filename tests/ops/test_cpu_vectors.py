@@ -51,9 +51,14 @@ def apply(op, inputs, attributes):
 
 
 def apply_with(name, op, calls, folder):
-    """Returns the outputs of calls in a process that uses the instruction set."""
+    """Returns the outputs of calls of one op in a process that uses the instruction set."""
+    return apply_all_with(name, [(op, inputs, more) for inputs, more in calls], folder)
+
+
+def apply_all_with(name, calls, folder):
+    """The same for calls of any ops, each with its name, its inputs and its attributes."""
     given, found = folder / "given", folder / "found"
-    calls = [(op, [x.astype(np.float32) for x in inputs], more) for inputs, more in calls]
+    calls = [(op, [x.astype(np.float32) for x in inputs], more) for op, inputs, more in calls]
     given.write_bytes(pickle.dumps(calls))
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, given, found],

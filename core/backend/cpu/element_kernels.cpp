@@ -11,19 +11,36 @@ namespace {
 const char* at(const void* data, int64_t bytes) { return static_cast<const char*>(data) + bytes; }
 char* at(void* data, int64_t bytes) { return static_cast<char*>(data) + bytes; }
 
-struct FloatBinary {
-  BinaryLoop loop;
-  ElementLoop contiguous;
-  double parameter;
+class FloatBinary {
+ public:
+  FloatBinary(BinaryLoop loop, ElementLoop contiguous, double parameter)
+      : loop_(loop), contiguous_(contiguous), parameter_(parameter) {}
 
   void operator()(const float* a, int64_t a_step, const float* b, int64_t b_step, void* out,
                   int64_t count) const {
-    if (a_step == 1 && b_step == 1 && contiguous != nullptr) {
-      contiguous(a, b, static_cast<float*>(out), count, static_cast<float>(parameter), 0.0f);
-    } else {
-      loop(a, a_step, b, b_step, out, count, parameter);
+    const bool is_pair = a_step == 1 && b_step == 1;
+    const bool is_with_one = a_step + b_step == 1 && (a_step == 0 || b_step == 0);
+    if (contiguous_ == nullptr || !(is_pair || (is_with_one && count >= kFewest))) {
+      return loop_(a, a_step, b, b_step, out, count, parameter_);
+    }
+    auto* const to = static_cast<float*>(out);
+    const auto p = static_cast<float>(parameter_);
+    if (is_pair) return contiguous_(a, b, to, count, p, 0.0f);
+    float one[kBlock];
+    std::fill_n(one, std::min(kBlock, count), a_step == 0 ? *a : *b);
+    for (int64_t i = 0; i < count; i += kBlock) {
+      contiguous_(a_step == 0 ? one : a + i, b_step == 0 ? one : b + i, to + i,
+                  std::min(kBlock, count - i), p, 0.0f);
     }
   }
+
+ private:
+  // One number for all elements becomes a block of them, where that is worth it.
+  static constexpr int64_t kBlock = 512, kFewest = 32;
+
+  BinaryLoop loop_;
+  ElementLoop contiguous_;
+  double parameter_;
 };
 
 // Brings a block of an operand side by side as float32; it is one element where the step is 0.
@@ -112,7 +129,7 @@ std::unique_ptr<Kernel> make_binary_kernel(const PlanRequest& request, BinaryLoo
 
 std::unique_ptr<Kernel> make_float_binary_kernel(const PlanRequest& request, BinaryLoop loop,
                                                  ElementLoop contiguous, double parameter) {
-  const FloatBinary binary{loop, contiguous, parameter};
+  const FloatBinary binary(loop, contiguous, parameter);
   const bool out_is_bool = request.outputs[0].dtype == DType::Bool;
   auto plan = [&]<typename T>(Type<T>) {
     return make_broadcasting_kernel(request, [=](const void* a, int64_t a_step, const void* b,

@@ -50,7 +50,7 @@ struct ElementLoops {
 
 KERASCNN_KERNEL_VARIANTS(ElementLoops, element_loops)
 
-// Null for ops whose result is not float32, and for those that call the library for each element.
+// Null for ops whose result is not float32, and for `power`.
 inline ElementLoop element_loop(ElementOp op) { return element_loops().of[static_cast<int>(op)]; }
 
 }  // namespace kerascnn::cpu

@@ -15,23 +15,7 @@ namespace {
 
 constexpr bool has_element_loop(ElementOp op) {
   switch (op) {
-    // These call the library for each element.
-    case ElementOp::power:
-    case ElementOp::sin:
-    case ElementOp::cos:
-    case ElementOp::tan:
-    case ElementOp::arcsin:
-    case ElementOp::arccos:
-    case ElementOp::arctan:
-    case ElementOp::arctan2:
-    case ElementOp::sinh:
-    case ElementOp::cosh:
-    case ElementOp::arcsinh:
-    case ElementOp::arccosh:
-    case ElementOp::arctanh:
-    case ElementOp::erfinv:
-    case ElementOp::mod:
-    case ElementOp::floor_divide:
+    case ElementOp::power:  // calls the library for each element
       return false;
     default:
       return element_kind(op) == ElementKind::Number || element_kind(op) == ElementKind::Floating;
@@ -60,6 +44,63 @@ void run_softplus(const float* a, float* out, int64_t count) {
   }
 }
 
+// Ops that compute most elements by arithmetic, and ask the library for those that are far from the
+// others: `is_far` tells whether an element is one of them, `apply` is the op where it is none.
+template <ElementOp op>
+struct NearElements {
+  static constexpr bool exists = false;
+};
+
+#define KERASCNN_NEAR_ANGLE(name)                                                             \
+  template <>                                                                                 \
+  struct NearElements<ElementOp::name> {                                                      \
+    static constexpr bool exists = true;                                                      \
+    static bool is_far(float a, float) { return host_math::fabs(a) > host_math::kMostAngle; } \
+    static float apply(float a, float) { return host_math::near_##name(a); }                  \
+  };
+KERASCNN_NEAR_ANGLE(sin)
+KERASCNN_NEAR_ANGLE(cos)
+KERASCNN_NEAR_ANGLE(tan)
+#undef KERASCNN_NEAR_ANGLE
+
+template <>
+struct NearElements<ElementOp::mod> {
+  static constexpr bool exists = true;
+  static bool is_far(float a, float b) { return !host_math::is_near(a, b); }
+  static float apply(float a, float b) {
+    return element::mod_of_rest(host_math::near_remainder(a, b), b);
+  }
+};
+
+template <>
+struct NearElements<ElementOp::floor_divide> {
+  static constexpr bool exists = true;
+  static bool is_far(float a, float b) { return !host_math::is_near(a, b); }
+  static float apply(float a, float b) {
+    return element::floor_divide_of_rest(a, host_math::near_remainder(a, b), b);
+  }
+};
+
+template <ElementOp op>
+void run_near(const float* a, const float* b, float* out, int64_t count) {
+  using Near = NearElements<op>;
+  constexpr bool is_unary = element_num_operands(op) == 1;
+  constexpr int64_t kBlock = 64;  // few elements wait for a far one
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const int64_t end = count - begin < kBlock ? count : begin + kBlock;
+    int32_t far = 0;
+    for (int64_t i = begin; i < end; ++i) far |= Near::is_far(a[i], is_unary ? 0.0f : b[i]);
+    if (far != 0) {
+      for (int64_t i = begin; i < end; ++i) {
+        out[i] = element_apply<op, float>(a[i], is_unary ? 0.0f : b[i]);
+      }
+      continue;
+    }
+#pragma GCC ivdep
+    for (int64_t i = begin; i < end; ++i) out[i] = Near::apply(a[i], is_unary ? 0.0f : b[i]);
+  }
+}
+
 template <ElementOp op>
 void run_loop(const float* a, const float* b, float* out, int64_t count, float p0, float p1) {
   if constexpr (op == ElementOp::gelu || op == ElementOp::gelu_grad) {
@@ -68,6 +109,7 @@ void run_loop(const float* a, const float* b, float* out, int64_t count, float p
     p0 = 0.0f;
   }
   if constexpr (op == ElementOp::softplus) return run_softplus(a, out, count);
+  if constexpr (NearElements<op>::exists) return run_near<op>(a, b, out, count);
   run_each<op>(a, b, out, count, p0, p1);
 }
 

@@ -41,17 +41,10 @@ void run_unary(const void* x, void* out, int64_t count, double p0, double p1) {
   }
 }
 
-// This is for ops without a loop of element_loops.h.
-template <ElementOp op>
-void run_float_unary(const float* a, const float*, float* out, int64_t count, float p0, float p1) {
-  run_unary<op, float>(a, out, count, p0, p1);
-}
-
 template <ElementOp op, typename T>
 std::unique_ptr<Kernel> plan_unary(const PlanRequest& request, double p0, double p1) {
   if constexpr (std::is_same_v<compute_t<T>, float> && !element_result_is_bool(op)) {
-    const ElementLoop loop = element_loop(op);
-    return make_float_unary_kernel(request, loop != nullptr ? loop : run_float_unary<op>, p0, p1);
+    return make_float_unary_kernel(request, element_loop(op), p0, p1);
   } else {
     return make_unary_kernel(request, run_unary<op, T>, p0, p1);
   }

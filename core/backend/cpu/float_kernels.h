@@ -104,6 +104,12 @@ struct FloatKernels {
                               float* gx);
   // y (pixels, filters) = the products; kernel (rows, filters, filter_step).
   void (*patch_dots)(const PatchDots& sizes, const float* x, const float* kernel, float* y);
+  // The random words of elements [4 * first_block, 4 * first_block + count) of philox.h, and
+  // uniform numbers in [low, high) made of them.
+  void (*random_words)(const int64_t* state, uint32_t stream, int64_t first_block, int64_t count,
+                       uint32_t* words);
+  void (*uniform)(const int64_t* state, uint32_t stream, float low, float high, int64_t first_block,
+                  int64_t count, float* out);
   // out = kept(x) * scale for elements [4 * first_block, 4 * first_block + count) of dropout's
   // numbering; x and out point at the first of them. `state` and `threshold` as in philox.h; count
   // is a multiple of 4 but for the end of the tensor.

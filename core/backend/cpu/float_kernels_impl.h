@@ -7,7 +7,9 @@
 // clang-format on
 
 #include "core/backend/cpu/float_kernels.h"
-#include "core/ops/element_functions.h"
+#include "core/backend/cpu/float_random_impl.h"
+#include "core/backend/cpu/float_softmax_impl.h"
+#include "core/backend/cpu/patch_dots_impl.h"
 
 namespace kerascnn::cpu::KERASCNN_SIMD {
 
@@ -260,123 +262,6 @@ void narrow_bfloat16(const float* from, BFloat16* to, int64_t count) {
   convert(from, to, count, [](const float* x, BFloat16* y) { narrow_block(x, y); });
 }
 
-// Reductions go through as many partial results as the widest vectors have lanes, whatever the
-// instruction set, and then halve them, so that every machine gives the same bits.
-constexpr int64_t kPartials = 16;
-
-template <typename T, typename Combine>
-KERASCNN_INLINE T combine_partials(T (&partials)[kPartials], const Combine& combine) {
-  for (int64_t half = kPartials / 2; half > 0; half /= 2) {
-    for (int64_t k = 0; k < half; ++k) partials[k] = combine(partials[k], partials[k + half]);
-  }
-  return partials[0];
-}
-
-double sum(const float* x, int64_t count) {
-  double partials[kPartials] = {};
-  int64_t i = 0;
-  for (; i + kPartials <= count; i += kPartials) {
-    for (int64_t k = 0; k < kPartials; ++k) partials[k] += static_cast<double>(x[i + k]);
-  }
-  for (int64_t k = 0; i < count; ++i, ++k) partials[k] += static_cast<double>(x[i]);
-  return combine_partials(partials, [](double a, double b) { return a + b; });
-}
-
-// `combine` gives that element of two vectors which wins, or NaN where there is one.
-template <typename Combine>
-KERASCNN_INLINE float find_extreme(const float* x, int64_t count, float initial,
-                                   const Combine& combine) {
-  constexpr int kLanes = 4;  // as many at a time as hide the latency of one
-  Vec extremes[kLanes];
-  for (Vec& extreme : extremes) extreme = splat(initial);
-  int64_t i = 0;
-  for (; i + kLanes * kWidth <= count; i += kLanes * kWidth) {
-    for (int k = 0; k < kLanes; ++k) extremes[k] = combine(extremes[k], load(x + i + k * kWidth));
-  }
-  for (; i + kWidth <= count; i += kWidth) extremes[0] = combine(extremes[0], load(x + i));
-  for (; i < count; ++i) extremes[1] = combine(extremes[1], splat(x[i]));
-  for (int k = 1; k < kLanes; ++k) extremes[0] = combine(extremes[0], extremes[k]);
-  Vec result = splat(extremes[0][0]);
-  for (int lane = 1; lane < kWidth; ++lane) result = combine(result, splat(extremes[0][lane]));
-  return result[0];
-}
-
-float maximum(const float* x, int64_t count) {
-  return find_extreme(x, count, -__builtin_inff(), [](Vec a, Vec b) {
-    const Vec larger = a >= b ? a : b;
-    return a == a ? larger : a;
-  });
-}
-
-float minimum(const float* x, int64_t count) {
-  return find_extreme(x, count, __builtin_inff(), [](Vec a, Vec b) {
-    const Vec smaller = a <= b ? a : b;
-    return a == a ? smaller : a;
-  });
-}
-
-float sum_exp(const float* x, float shift, float* y, int64_t count) {
-  constexpr int64_t kBlock = 16 * kPartials;
-  float partials[kPartials] = {};
-  for (int64_t done = 0; done < count; done += kBlock) {
-    const int64_t some = count - done < kBlock ? count - done : kBlock;
-    float terms[kBlock];
-    for (int64_t i = 0; i < some; ++i) terms[i] = host_math::exp(x[done + i] - shift);
-    if (y != nullptr) std::memcpy(y + done, terms, static_cast<size_t>(some) * sizeof(float));
-    const int64_t whole = some / kPartials * kPartials;
-    for (int64_t i = 0; i < whole; i += kPartials) {
-      for (int64_t k = 0; k < kPartials; ++k) partials[k] += terms[i + k];
-    }
-    for (int64_t i = whole; i < some; ++i) partials[i - whole] += terms[i];
-  }
-  return combine_partials(partials, [](float a, float b) { return a + b; });
-}
-
-KERASCNN_INLINE float short_sum(const float* x, int64_t count) {
-  float partials[kPartials] = {};
-  int64_t i = 0;
-  for (; i + kPartials <= count; i += kPartials) {
-    for (int64_t k = 0; k < kPartials; ++k) partials[k] += x[i + k];
-  }
-  for (int64_t k = 0; i < count; ++i, ++k) partials[k] += x[i];
-  return combine_partials(partials, [](float a, float b) { return a + b; });
-}
-
-// The exponentials of several rows are one loop, whose vectors are full.
-void softmax_rows(const float* x, int64_t rows, int64_t length, float* y, float* largest,
-                  float* sums) {
-  constexpr int64_t kTerms = 4 * kMostSoftmaxColumns;
-  float terms[kTerms];
-  const int64_t most = kTerms / length;
-  for (int64_t first = 0; first < rows; first += most) {
-    const int64_t some = rows - first < most ? rows - first : most;
-    for (int64_t row = 0; row < some; ++row) {
-      const float* from = x + (first + row) * length;
-      float top = from[0];
-      if (length < kPartials) {
-        for (int64_t j = 1; j < length; ++j) top = from[j] > top ? from[j] : top;
-      } else {
-        top = maximum(from, length);
-      }
-      for (int64_t j = 0; j < length; ++j) terms[row * length + j] = from[j] - top;
-      largest[first + row] = top;
-    }
-    for (int64_t i = 0; i < some * length; ++i) terms[i] = host_math::exp(terms[i]);
-    for (int64_t row = 0; row < some; ++row) {
-      const float* of_row = terms + row * length;
-      float sum = 0;
-      if (length < kPartials) {
-        for (int64_t j = 0; j < length; ++j) sum += of_row[j];
-      } else {
-        sum = short_sum(of_row, length);
-      }
-      float* to = y + (first + row) * length;
-      for (int64_t j = 0; j < length; ++j) to[j] = of_row[j] / sum;
-      sums[first + row] = sum;
-    }
-  }
-}
-
 // Without the sign bit, the bits of floats are integers in the same order.
 uint32_t largest_magnitude(const float* x, int64_t count) {
   constexpr int kLanes = 4;  // as many maxima at a time as hide the latency of one
@@ -396,62 +281,6 @@ uint32_t largest_magnitude(const float* x, int64_t count) {
     for (int k = 0; k < kWidth; ++k) result = lane[k] > result ? lane[k] : result;
   }
   return static_cast<uint32_t>(result);
-}
-
-// So many pixels as, with the filters, have enough sums to hide the latency of one.
-template <int filters>
-constexpr int kDotPixels = filters == 1   ? 8
-                           : filters == 2 ? 4
-                           : filters == 3 ? 3
-                                          : 2;
-
-template <int filters, int pixels>
-KERASCNN_INLINE void dot_block(const PatchDots& s, const float* x, const float* kernel, float* y) {
-  Vec sums[pixels][filters] = {};
-  for (int64_t row = 0; row < s.rows; ++row) {
-    const float* from = x + row * s.row_step;
-    const float* weights = kernel + row * filters * s.filter_step;
-    const auto add = [&](int64_t at, const auto& load_vector) {
-      Vec image[pixels];
-      for (int p = 0; p < pixels; ++p) image[p] = load_vector(from + p * s.pixel_step + at);
-      for (int f = 0; f < filters; ++f) {
-        const Vec weight = load_vector(weights + f * s.filter_step + at);
-        for (int p = 0; p < pixels; ++p) sums[p][f] = fma(image[p], weight, sums[p][f]);
-      }
-    };
-    int64_t at = 0;
-    for (; at + kWidth <= s.run; at += kWidth) add(at, load);
-    if (at < s.run) add(at, [&](const float* part) { return load_part(part, s.run - at); });
-  }
-  for (int p = 0; p < pixels; ++p) {
-    for (int f = 0; f < filters; ++f) y[p * s.result_step + f] = sum_lanes(sums[p][f]);
-  }
-}
-
-template <int filters>
-void dot_pixels(const PatchDots& s, const float* x, const float* kernel, float* y) {
-  constexpr int kPixels = kDotPixels<filters>;
-  int64_t p = 0;
-  for (; p + kPixels <= s.pixels; p += kPixels) {
-    dot_block<filters, kPixels>(s, x + p * s.pixel_step, kernel, y + p * s.result_step);
-  }
-  for (; p < s.pixels; ++p) {
-    dot_block<filters, 1>(s, x + p * s.pixel_step, kernel, y + p * s.result_step);
-  }
-}
-
-void patch_dots(const PatchDots& s, const float* x, const float* kernel, float* y) {
-  static_assert(kMostDotFilters == 4);
-  switch (s.filters) {
-    case 1:
-      return dot_pixels<1>(s, x, kernel, y);
-    case 2:
-      return dot_pixels<2>(s, x, kernel, y);
-    case 3:
-      return dot_pixels<3>(s, x, kernel, y);
-    default:
-      return dot_pixels<4>(s, x, kernel, y);
-  }
 }
 
 // `pixels` neighbouring pixels of gy times `vectors` vectors of a kernel row, summed over the
@@ -513,85 +342,6 @@ void scatter_convolution(const ScatterConvolution& s, const float* gy, const flo
   }
 }
 
-// Philox on kWidth / 2 blocks at a time, each word in a 64-bit lane; see core/ops/philox.h, whose
-// bits these are.
-constexpr int kBlocks = kWidth / 2;
-typedef uint64_t WideVec __attribute__((vector_size(kWidth * 4)));
-
-// The 64-bit products of the lanes' low halves.
-KERASCNN_INLINE WideVec multiply_low(WideVec a, WideVec b) {
-#if defined(__AVX512F__)
-  // This is the masked form, because GCC 12 warns of an uninitialized operand inside the plain
-  // one's header.
-  return reinterpret_cast<WideVec>(
-      _mm512_maskz_mul_epu32(0xff, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
-#elif defined(__AVX2__)
-  return reinterpret_cast<WideVec>(
-      _mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
-#else
-  return (a & 0xffffffffu) * (b & 0xffffffffu);
-#endif
-}
-
-struct WidePhilox {
-  WideVec words[4];  // the low halves count, the high ones are noise
-};
-
-KERASCNN_INLINE WidePhilox wide_philox(uint32_t key0, uint32_t key1, WidePhilox counter) {
-  const WideVec factor0 = uint64_t{0xD2511F53u} - WideVec{};
-  const WideVec factor1 = uint64_t{0xCD9E8D57u} - WideVec{};
-  for (int round = 0; round < 10; ++round) {
-    const WideVec product0 = multiply_low(counter.words[0], factor0);
-    const WideVec product1 = multiply_low(counter.words[2], factor1);
-    counter = {{(product1 >> 32) ^ counter.words[1] ^ uint64_t{key0}, product1,
-                (product0 >> 32) ^ counter.words[3] ^ uint64_t{key1}, product0}};
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
-  }
-  return counter;
-}
-
-// The words of kBlocks blocks in the order of the elements.
-KERASCNN_INLINE void philox_words(const int64_t* state, uint32_t stream, uint64_t first_block,
-                                  uint32_t* words) {
-  const uint64_t seed = static_cast<uint64_t>(state[0]);
-  WideVec block;
-  for (int lane = 0; lane < kBlocks; ++lane)
-    block[lane] = first_block + static_cast<uint64_t>(lane);
-  const WideVec zero{};
-  const WidePhilox random =
-      wide_philox(static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32),
-                  {{block & uint64_t{0xffffffffu}, block >> 32,
-                    zero + uint64_t{static_cast<uint32_t>(static_cast<uint64_t>(state[1]))},
-                    zero + uint64_t{stream}}});
-  const uint64_t low = 0xffffffffu;
-  const WideVec first = (random.words[0] & low) | (random.words[1] << 32);
-  const WideVec second = (random.words[2] & low) | (random.words[3] << 32);
-  for (int lane = 0; lane < kBlocks; ++lane) {
-    const uint64_t pair[2] = {first[lane], second[lane]};
-    std::memcpy(words + 4 * lane, pair, sizeof(pair));
-  }
-}
-
-void dropout(const float* x, float* out, const int64_t* state, uint32_t stream, uint32_t threshold,
-             float scale, int64_t first_block, int64_t count) {
-  constexpr int64_t kElements = 4 * kBlocks;
-  for (int64_t at = 0; at < count; at += kElements) {
-    uint32_t words[kElements];
-    philox_words(state, stream, static_cast<uint64_t>(first_block + at / 4), words);
-    const int64_t here = count - at < kElements ? count - at : kElements;
-    if (here == kElements) {
-      for (int64_t i = 0; i < kElements; ++i) {
-        out[at + i] = (words[i] >> 8) < threshold ? x[at + i] * scale : 0.0f;
-      }
-    } else {
-      for (int64_t i = 0; i < here; ++i) {
-        out[at + i] = (words[i] >> 8) < threshold ? x[at + i] * scale : 0.0f;
-      }
-    }
-  }
-}
-
 }  // namespace
 
 const FloatKernels kFloatKernels = {
@@ -615,6 +365,8 @@ const FloatKernels kFloatKernels = {
     .largest_magnitude = largest_magnitude,
     .scatter_convolution = scatter_convolution,
     .patch_dots = patch_dots,
+    .random_words = random_words,
+    .uniform = uniform,
     .dropout = dropout,
 };
 

@@ -12,13 +12,17 @@ namespace {
 
 constexpr int64_t kBlockGrain = 1024;
 
-// Calls body(first element, number of elements, words) for every Philox block of `size` elements.
+// Calls body(first element, number of elements, words) for all elements of `size`, many Philox
+// blocks at a time. The last block has its four words too where it has fewer elements.
 template <typename Body>
-void for_each_block(const int64_t* state, uint32_t stream, int64_t size, const Body& body) {
+void for_each_words(const int64_t* state, uint32_t stream, int64_t size, const Body& body) {
   parallel_for((size + 3) / 4, kBlockGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) {
-      body(block * 4, std::min<int64_t>(4, size - block * 4),
-           philox_block(state, stream, static_cast<uint64_t>(block)).words);
+    constexpr int64_t kBlocks = 64;
+    uint32_t words[4 * kBlocks];
+    for (int64_t block = begin; block < end; block += kBlocks) {
+      const int64_t whole = 4 * std::min(kBlocks, end - block);
+      float_kernels().random_words(state, stream, block, whole, words);
+      body(4 * block, std::min(whole, size - 4 * block), words);
     }
   });
 }
@@ -34,12 +38,22 @@ std::unique_ptr<Kernel> make_word_kernel(const PlanRequest& request, const char*
   const int64_t size = size_of(request.outputs[0]);
   return make_kernel(description, [=, stream = stream_of(request)](const KernelArgs& args) {
     T* out = output<T>(args, 0);
-    for_each_block(input<int64_t>(args, state), stream, size,
+    for_each_words(input<int64_t>(args, state), stream, size,
                    [&](int64_t at, int64_t count, const uint32_t* words) {
                      for (int64_t i = 0; i < count; ++i) {
                        out[at + i] = make(words[i], args, at + i);
                      }
                    });
+  });
+}
+
+std::unique_ptr<Kernel> make_float_uniform(int64_t size, uint32_t stream, float low, float high) {
+  return make_kernel("kerascnn Philox", [=](const KernelArgs& args) {
+    parallel_for((size + 3) / 4, kBlockGrain, [&](int64_t begin, int64_t end) {
+      float_kernels().uniform(input<int64_t>(args, 0), stream, low, high, begin,
+                              std::min(4 * end, size) - 4 * begin,
+                              output<float>(args, 0) + 4 * begin);
+    });
   });
 }
 
@@ -51,6 +65,9 @@ std::unique_ptr<Kernel> plan_random_uniform(const PlanRequest& request) {
   return dispatch_floating(request, request.outputs[0].dtype, [&]<typename T>(Type<T>) {
     using C = compute_t<T>;
     const C low = static_cast<C>(minval), high = static_cast<C>(maxval);
+    if constexpr (std::is_same_v<T, float>) {
+      return make_float_uniform(size_of(request.outputs[0]), stream_of(request), low, high);
+    }
     return make_word_kernel<T>(request, "kerascnn Philox", 0,
                                [low, high](uint32_t word, const KernelArgs&, int64_t) {
                                  return static_cast<T>(philox_uniform(word, low, high));
@@ -65,20 +82,21 @@ std::unique_ptr<Kernel> plan_random_normal(const PlanRequest& request) {
   const double stddev = request.attributes.get_double("stddev");
   return dispatch_floating(request, request.outputs[0].dtype, [&]<typename T>(Type<T>) {
     using C = compute_t<T>;
-    return make_kernel(
-        "kerascnn Philox", [size, stream, mean = static_cast<C>(mean),
-                            stddev = static_cast<C>(stddev)](const KernelArgs& args) {
-          T* out = output<T>(args, 0);
-          for_each_block(input<int64_t>(args, 0), stream, size,
-                         [&](int64_t at, int64_t count, const uint32_t* words) {
-                           C normal[4];
-                           philox_normal_pair(words[0], words[1], normal[0], normal[1]);
-                           philox_normal_pair(words[2], words[3], normal[2], normal[3]);
-                           for (int64_t i = 0; i < count; ++i) {
-                             out[at + i] = static_cast<T>(mean + stddev * normal[i]);
-                           }
-                         });
-        });
+    return make_kernel("kerascnn Philox",
+                       [size, stream, mean = static_cast<C>(mean),
+                        stddev = static_cast<C>(stddev)](const KernelArgs& args) {
+                         T* out = output<T>(args, 0);
+                         for_each_words(input<int64_t>(args, 0), stream, size,
+                                        [&](int64_t at, int64_t count, const uint32_t* words) {
+                                          for (int64_t i = 0; i < count; i += 2) {
+                                            C even, odd;
+                                            philox_normal_pair(words[i], words[i + 1], even, odd);
+                                            out[at + i] = static_cast<T>(mean + stddev * even);
+                                            if (i + 1 < count)
+                                              out[at + i + 1] = static_cast<T>(mean + stddev * odd);
+                                          }
+                                        });
+                       });
   });
 }
 
