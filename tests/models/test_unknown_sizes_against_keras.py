@@ -100,7 +100,7 @@ def test_unknown_axes_that_are_summed_over_with_known_ones(name):
         # For some sizes that do not fit Keras infers a shape all the same.
         assert found == expected or (found is None and name != "matmul"), shapes
         compared += found is not None
-    assert compared > 40
+    assert compared > 30
 
 
 def test_a_product_over_an_unknown_length(rng):
