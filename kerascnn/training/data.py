@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -225,11 +226,15 @@ def _as_arrays(structure: Any, name: str) -> Any:
     def named(path: tuple) -> str:
         return name + "".join(f"[{key!r}]" for key in path)
 
+    def named_list(path: tuple) -> str:
+        # Lists in lists are samples of one array.
+        return named(tuple(itertools.takewhile(lambda key: isinstance(key, str), path)))
+
     def walk(part: Any, path: tuple) -> Any:
         if isinstance(part, dict):
             return {key: walk(item, (*path, key)) for key, item in part.items()}
         if isinstance(part, (list, tuple)):
-            _reject_numbers(part, named(path))
+            _reject_numbers(part, named_list(path))
             items = [walk(item, (*path, i)) for i, item in enumerate(part)]
             return type(part)(*items) if hasattr(part, "_fields") else type(part)(items)
         return _as_array(part, named(path))

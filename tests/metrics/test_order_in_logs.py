@@ -128,3 +128,19 @@ def test_a_model_that_adds_to_its_metrics(rng):
     x, y = rng.normal(size=(8, 4)).astype("float32"), rng.normal(size=(8, 3)).astype("float32")
     lengths = [len(model.evaluate(x, y, verbose=0)) for _ in range(4)]
     assert lengths == [4] * 4  # the mean, the loss, the error, and the mean again, as in Keras
+
+
+def test_functions_are_named_as_in_keras():
+    def functions(module):
+        def MeanOutput(y_true, y_pred):  # noqa: N802
+            return module.ops.mean(y_pred)
+
+        return [MeanOutput, lambda y, p: module.ops.max(p), lambda y, p: module.ops.min(p)]
+
+    x, y = np.ones((4, 4), "float32"), np.ones((4, 3), "float32")
+    names = []
+    for module in (kerascnn, keras):
+        model = network(module, ["out"])
+        model.compile("sgd", "mse", metrics=functions(module))
+        names.append(list(model.fit(x, y, verbose=0).history))
+    assert names[0] == names[1] == ["lambda", "lambda_1", "loss", "mean_output"]

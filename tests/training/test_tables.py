@@ -99,4 +99,6 @@ def test_errors_for_columns():
         model.fit(table, TARGETS, verbose=0)
     with pytest.raises(TypeError, match=r"x\['age'\] is a list of float.*np\.asarray\(x\['age'\]"):
         model.fit({name: column.tolist() for name, column in table.items()}, TARGETS, verbose=0)
+    with pytest.raises(TypeError, match=r"x is a list of float.*np\.asarray\(x\)"):
+        network().fit(table.astype("float32").to_numpy().tolist(), TARGETS, verbose=0)
     model.fit(dict(table), TARGETS, verbose=0)
