@@ -252,6 +252,20 @@ def train_with_kernels_of_everyday_networks(rng):
         print("everyday", policy, model.evaluate(x, y, verbose=0))
 
 
+def predict_with_activations_in_convolutions(rng):
+    """Runs 1x1 convolutions that end with an activation, with more pixels than tiles hold."""
+    x = rng.random((7, 31, 33, 72), np.float32)
+    for policy in each_policy("float32", "mixed_bfloat16", "mixed_float16"):
+        inputs = keras.Input(x.shape[1:])
+        images = layers.Conv2D(136, 1, activation="silu")(inputs)
+        images = layers.Conv2D(72, 1, activation="relu6")(images)
+        images = layers.Conv2D(200, 1, use_bias=False, activation="gelu")(images)
+        model = keras.Model(inputs, layers.GlobalAveragePooling2D()(images))
+        result = model.predict(x, batch_size=7, verbose=0)
+        assert np.isfinite(result).all()
+        print("activations", policy, result.shape)
+
+
 def train_with_large_images(rng):
     """Runs the kernels that only take large calls: a first layer's, and those of sums of parts."""
     x = rng.integers(0, 256, (44, 64, 62, 3), np.uint8)
@@ -280,6 +294,7 @@ if __name__ == "__main__":
     train_recurrent_networks(rng)
     train_with_generated_kernels(rng)
     train_with_kernels_of_everyday_networks(rng)
+    predict_with_activations_in_convolutions(rng)
     train_with_large_images(rng)
     train_a_kernel_by_warpgroups(rng)
     train_with_kernels_of_libraries(rng)
