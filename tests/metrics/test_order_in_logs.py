@@ -132,7 +132,7 @@ def test_a_model_that_adds_to_its_metrics(rng):
 
 def test_functions_are_named_as_in_keras():
     def functions(module):
-        def MeanOutput(y_true, y_pred):  # noqa: N802
+        def MeanOutput(y_true, y_pred):
             return module.ops.mean(y_pred)
 
         return [MeanOutput, lambda y, p: module.ops.max(p), lambda y, p: module.ops.min(p)]
