@@ -298,6 +298,51 @@ def test_squeeze_and_excitation_takes_its_sums_where_images_are_computed(regions
     assert "kerascnn reduce ->" not in text
 
 
+def test_sums_of_the_results_of_one_node_are_one_kernel(regions, rng):
+    """Both wait for the same, as the gradients of an attention's biases do; others stay apart."""
+    t = Tracer()
+    real, imaginary, other = t.input([40, 24]), t.input([40, 24]), t.input([40, 24])
+    results = t.graph.apply("fft", [real, imaginary], {"inverse": False, "scale": 1.0})
+    columns = {"axes": [0], "keepdims": False}
+    sums = [t.graph.apply("reduce_sum", [x], columns)[0] for x in (results[0], other)]
+    shaped = t.graph.apply("reshape", [results[1]], {"shape": [8, 5, 24]})
+    flat = t.graph.apply("reshape", shaped, {"shape": [40, 24]})
+    sums += t.graph.apply("reduce_mean", flat, columns)
+    program = t.compile(*sums)
+    arrays = [rng.standard_normal((40, 24)).astype("float32") for _ in range(3)]
+    program.run([tensor(a, "float32") for a in arrays])
+    received = [y.numpy() for y in program.outputs()]
+    wanted = np.fft.fft(arrays[0].astype("float64") + 1j * arrays[1])
+    values = [wanted.real, arrays[2].astype("float64"), wanted.imag / 40]
+    for own, each in zip(received, values, strict=True):
+        # Sums of 40 numbers of a magnitude of up to 7 * 4, each rounded to 2^-24 of it some times.
+        np.testing.assert_allclose(own, each.sum(0), atol=40 * 28 * 8 * 2.0**-24)
+    labels = sorted(call["label"] for call in program.describe())
+    assert labels == ["fft", "reduce_sum", "reduce_sum+reduce_mean"]
+
+
+@pytest.mark.parametrize("is_read_later", [True, False])
+def test_a_sum_alone_joins_later_ones_where_its_operand_stays(regions, rng, is_read_later):
+    """As of a residual block's gradient, which is there until the block's first layer is done."""
+    t = Tracer()
+    g, x, kernel = t.input([40, 24]), t.input([40, 24]), t.input([24, 24])
+    columns = {"axes": [0], "keepdims": False}
+    bias = t.graph.apply("reduce_sum", [g], columns)[0]
+    inner = t.matmul(g, kernel, transpose_a=False, transpose_b=False)
+    scale = t.graph.apply("reduce_sum", [t.multiply(inner, x)], columns)[0]
+    result = t.add(inner, g) if is_read_later else t.exp(inner)
+    program = t.compile(bias, scale, t.matmul(result, kernel, transpose_a=False, transpose_b=False))
+    arrays = [rng.integers(-3, 4, s).astype("float32") for s in ((40, 24), (40, 24), (24, 24))]
+    program.run([tensor(a, "float32") for a in arrays])
+    received = [y.numpy() for y in program.outputs()]
+    np.testing.assert_array_equal(received[0], arrays[0].sum(0))
+    np.testing.assert_array_equal(received[1], (arrays[0] @ arrays[2] * arrays[1]).sum(0))
+    labels = [call["label"] for call in program.describe() if "reduce" in call["label"]]
+    # The addition may be a part of the region.
+    assert sum(label.count("reduce_sum") for label in labels) == 2
+    assert len(labels) == (1 if is_read_later else 2)
+
+
 def test_losses_with_sums_of_parts_agree_to_the_order_of_additions(regions, monkeypatch):
     """Each way to sum over some axes in the middle, in one net."""
 

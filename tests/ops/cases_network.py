@@ -98,6 +98,11 @@ CONVOLUTIONS = {
     "vectorized": _conv((2, 8, 8, 16), (3, 3, 16, 32), padding=(1, 1, 1, 1)),
     # On a GPU, patches of few channels are gathered for a product; a pointwise kernel needs none.
     "patches": _conv((3, 12, 8, 3), (4, 2, 3, 16), strides=(4, 2)),
+    # Those that lie side by side, as a vision transformer's, are copied in words as wide as fit.
+    "patches_in_words": _conv((5, 32, 48, 3), (16, 16, 3, 136), strides=(16, 16)),
+    "patches_beside_a_rest": _conv((3, 22, 43, 3), (10, 20, 3, 136), strides=(10, 20)),
+    "patches_of_odd_rows": _conv((3, 41, 35, 1), (20, 16, 1, 136), strides=(20, 16)),
+    "patches_of_many_taps": _conv((2, 44, 37, 8), (22, 18, 8, 136), strides=(22, 18)),
     "patches_of_a_stem": _conv((2, 17, 13, 3), (7, 7, 3, 8), strides=(2, 2), padding=(3, 2, 3, 3)),
     "patches_dilated": _conv((2, 11, 13, 5), (3, 2, 5, 8), padding=(1, 0, 2, 1), dilations=(1, 3)),
     "patches_of_a_pixel": _conv((2, 9, 7, 12), (1, 1, 12, 16), strides=(2, 3)),

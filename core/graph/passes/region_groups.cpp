@@ -57,6 +57,9 @@ RegionGroups::RegionGroups(const RootedGraph& rooted, FindRegionLimits find_limi
     if (roles_[node] == Role::ColumnSum) join_sums(node);
   }
   for (int32_t node = 0; node < count; ++node) {
+    if (roles_[node] == Role::ColumnSum) join_later_sums(node);
+  }
+  for (int32_t node = 0; node < count; ++node) {
     if (roles_[node] == Role::Element) join_readers(node);
   }
 }
@@ -270,7 +273,8 @@ void RegionGroups::join_recent(int32_t index) {
 
 // A sum of columns joins the group of its operand, or one that reads its operand too. Of a value
 // that is only cast to be wide it also joins a sum of what is computed from it, since both read the
-// narrow one: the gradients of a shift and a scale are sums of one gradient.
+// narrow one: the gradients of a shift and a scale are sums of one gradient. Sums of several
+// results of one node, as attention's gradients, have nothing to wait for either.
 void RegionGroups::join_sums(int32_t index) {
   const ValueId operand = graph_.nodes()[index].inputs[0];
   const Value& source = graph_.value(operand);
@@ -287,6 +291,29 @@ void RegionGroups::join_sums(int32_t index) {
     for (int32_t next : readers_.nodes(graph_.nodes()[reader].outputs[0])) {
       if (roles_[next] == Role::ColumnSum) try_merge(group_of(index), group_of(next));
     }
+  }
+  ValueId result = operand;
+  while (const Node* reshape = producer(graph_, result, op_reshape)) result = reshape->inputs[0];
+  const int32_t node = producer_index(graph_, result);
+  if (node < 0 || roles_[node] != Role::None || graph_.nodes()[node].outputs.size() < 2) return;
+  const auto [first, is_first] = sums_of_results_.try_emplace(node, index);
+  if (!is_first) try_merge(group_of(index), group_of(first->second));
+}
+
+// Sums alone join the next group with sums of as many columns, if what they add up stays in memory
+// until then, because others read it later still: it is a kernel less. The gradient of a residual
+// block's result is the one that the bias of its last layer is given, and is added to another one
+// at the block's beginning.
+void RegionGroups::join_later_sums(int32_t index) {
+  const RegionGroup& own = groups_[group_of(index)];
+  const auto is_sum = [&](int32_t node) { return roles_[node] == Role::ColumnSum; };
+  if (!std::all_of(own.members.begin(), own.members.end(), is_sum)) return;
+  const std::vector<int32_t>& readers = readers_.nodes(graph_.nodes()[index].inputs[0]);
+  const int32_t end = *std::max_element(readers.begin(), readers.end());
+  for (int32_t later = own.members.back() + 1; later < end; ++later) {
+    if (!is_sum(later) || groups_[group_of(later)].domain != own.domain) continue;
+    try_merge(group_of(later), group_of(index));
+    return;
   }
 }
 

@@ -62,6 +62,7 @@ class RegionGroups {
   bool leaves_regions(int32_t group) const;
   void join_recent(int32_t node);
   void join_sums(int32_t node);
+  void join_later_sums(int32_t node);
   void find_readers_before_writers(const RootedGraph& rooted);
   bool try_merge(int32_t group, int32_t other);
   std::optional<RegionGroup> merged(const RegionGroup& a, const RegionGroup& b) const;
@@ -90,6 +91,7 @@ class RegionGroups {
   // By node: the others that read the variable that it overwrites, and run before it.
   std::vector<std::vector<int32_t>> runs_after_;
   std::map<Shape, std::vector<int32_t>> recent_;  // nodes by shape, the latest last
+  std::map<int32_t, int32_t> sums_of_results_;    // by node the first sum of one of its results
 };
 
 }  // namespace kerascnn

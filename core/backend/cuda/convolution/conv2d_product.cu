@@ -12,6 +12,7 @@
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/launch.h"
+#include "core/backend/cuda/movement/copy.cuh"
 #include "core/backend/cuda/products/bias_activation.h"
 #include "core/backend/cuda/products/cublaslt_gemm.h"
 #include "core/backend/cuda/products/partial_sums.h"
@@ -66,6 +67,38 @@ __global__ void gather_patches(const T* __restrict__ x, T* __restrict__ patches,
   }
 }
 
+// Patches that lie side by side and consist of words: rows of pixels, of `row_words` words, have a
+// run of `run_words` of each patch beside the other. A thread takes several words of the rows, in
+// order, and copies each into its patch.
+constexpr int kWordsOfThread = 4;
+template <typename Word>
+__global__ void copy_patches(const Word* __restrict__ x, Word* __restrict__ patches, Conv c,
+                             uint32_t row_words, uint32_t run_words, uint32_t num_words) {
+  begin_kernel();
+  const auto used_words = static_cast<uint32_t>(c.output_width) * run_words;  // of a row
+  const auto used_rows = static_cast<uint32_t>(c.output_height * c.kernel_height);
+  Word copied[kWordsOfThread];
+  uint32_t target[kWordsOfThread];
+  const uint32_t first = blockIdx.x * kThreads * kWordsOfThread + threadIdx.x;
+#pragma unroll
+  for (int u = 0; u < kWordsOfThread; ++u) {
+    const uint32_t position = first + u * kThreads;
+    if (position >= num_words) continue;
+    const uint32_t row = position / used_words, word = position - row * used_words;
+    const uint32_t image = row / used_rows, y = row - image * used_rows;
+    const uint32_t patch_row = y / c.kernel_height, tap_row = y - patch_row * c.kernel_height;
+    const uint32_t patch_column = word / run_words;
+    const int64_t from = int64_t{image} * c.input_height + y;
+    copied[u] = x[from * row_words + word];
+    const uint32_t patch = (image * c.output_height + patch_row) * c.output_width + patch_column;
+    target[u] = (patch * c.kernel_height + tap_row) * run_words + word - patch_column * run_words;
+  }
+#pragma unroll
+  for (int u = 0; u < kWordsOfThread; ++u) {
+    if (first + u * kThreads < num_words) patches[target[u]] = copied[u];
+  }
+}
+
 int64_t align(int64_t bytes) { return ceil_div(bytes, 256) * 256; }
 
 // The largest divisor of `number` that is at most `most`.
@@ -75,11 +108,20 @@ int64_t largest_divisor(int64_t number, int64_t most) {
   return divisor;
 }
 
+// Are the patches parts of the image that don't overlap, with nothing between them and no padding?
+bool lie_side_by_side(const Conv2DGeometry& g) {
+  return g.stride_height == g.kernel_height && g.stride_width == g.kernel_width &&
+         g.dilation_height == 1 && g.dilation_width == 1 && g.pad_top == 0 && g.pad_left == 0 &&
+         g.output_height * g.kernel_height <= g.input_height &&
+         g.output_width * g.kernel_width <= g.input_width;
+}
+
 // How the convolution is computed: in `pieces` of the batch, each with the matrix a (rows,
 // columns), which is the input itself or gathered patches.
 struct Plan {
   bool gathers = false;
-  int64_t item = 0;  // bytes
+  bool copies_words = false;  // gathers whole words: patches lie side by side
+  int64_t item = 0;           // bytes
   int64_t pieces = 1;
   int64_t rows = 0;        // of a piece: its outputs
   int64_t columns = 0;     // taps
@@ -102,20 +144,40 @@ std::optional<Plan> plan_product(const Conv2DCall& call) {
   const bool lies_ready = is_pointwise && g.stride_height == 1 && g.stride_width == 1 &&
                           g.input_height == g.output_height && g.input_width == g.output_width;
   if (lies_ready && g.input_channels % pack == 0) return plan;
-  // The smallest band, in 64 bits as a row may be long.
-  const int64_t band_columns =
-      (g.output_width - 1) * g.stride_width + (g.kernel_width - 1) * g.dilation_width + 1;
-  const int64_t band_rows = (g.kernel_height - 1) * g.dilation_height + 1;
-  if (call.op == &op_conv2d_dgrad || g.input_channels > kMostChannels || g.num_taps() > kMostTaps ||
-      band_rows * band_columns * g.input_channels * plan.item > kMostShared) {
-    return std::nullopt;
-  }
+  if (call.op == &op_conv2d_dgrad || g.input_channels > kMostChannels) return std::nullopt;
   plan.gathers = true;
   plan.row_length = ceil_div(plan.columns, pack) * pack;
   const int64_t image_bytes = plan.rows / g.batch * plan.row_length * plan.item;
   plan.pieces = g.batch / largest_divisor(g.batch, kMostPatchBytes / image_bytes);
   plan.rows /= plan.pieces;
+  plan.copies_words = lie_side_by_side(g) && plan.row_length == plan.columns &&
+                      plan.patch_bytes() <= kMostPatchBytes;
+  // The smallest band, in 64 bits as a row may be long.
+  const int64_t band_columns =
+      (g.output_width - 1) * g.stride_width + (g.kernel_width - 1) * g.dilation_width + 1;
+  const int64_t band_rows = (g.kernel_height - 1) * g.dilation_height + 1;
+  const int64_t band_bytes = band_rows * band_columns * g.input_channels * plan.item;
+  const bool fits_band = g.num_taps() <= kMostTaps && band_bytes <= kMostShared;
+  if (!plan.copies_words && !fits_band) return std::nullopt;
   return plan;
+}
+
+// The matrix a of patches that lie side by side.
+void copy_words(const Conv& c, const Plan& plan, const void* x, void* patches,
+                cudaStream_t stream) {
+  const int64_t row_bytes = int64_t{c.input_width} * c.input_channels * plan.item;
+  const int64_t run_bytes = int64_t{c.kernel_width} * c.input_channels * plan.item;
+  int64_t bytes = std::min(widest_word(row_bytes), widest_word(run_bytes));
+  while (!is_aligned(x, bytes)) bytes /= 2;
+  const auto num_words = static_cast<uint32_t>(plan.rows * plan.columns * plan.item / bytes);
+  const auto blocks = static_cast<unsigned>(ceil_div(num_words, kThreads * kWordsOfThread));
+  dispatch_word(bytes, [&]<typename Word>(Type<Word>) {
+    copy_patches<<<blocks, kThreads, 0, stream>>>(
+        static_cast<const Word*>(x), static_cast<Word*>(patches), c,
+        static_cast<uint32_t>(row_bytes / bytes), static_cast<uint32_t>(run_bytes / bytes),
+        num_words);
+  });
+  check_launch("copy_patches");
 }
 
 // The matrix a of a piece.
@@ -123,12 +185,16 @@ const void* prepare(const Conv2DCall& call, const Plan& plan, int64_t piece, con
                     void* patches, cudaStream_t stream) {
   if (!plan.gathers) return x;
   const Conv c(call.geometry);
+  const int64_t step = num_elements(call.geometry.input_shape()) / plan.pieces;
+  if (plan.copies_words) {
+    copy_words(c, plan, static_cast<const char*>(x) + piece * step * plan.item, patches, stream);
+    return patches;
+  }
   const int64_t pairs = c.output_width * plan.row_length / 2;
   int rows = static_cast<int>(std::clamp<int64_t>(kEnoughPairs / pairs, 1, c.output_height));
   while (Band(c, rows).bytes(plan.item) > kMostShared) --rows;
   const Band band(c, rows);
   const int64_t images = c.batch / plan.pieces;
-  const int64_t step = num_elements(call.geometry.input_shape()) / plan.pieces;
   dispatch_floating("conv2d", call.dtype, [&]<typename T>(Type<T>) {
     const auto launch = [&]<int kLanes>(std::integral_constant<int, kLanes>) {
       gather_patches<T, kLanes><<<static_cast<unsigned>(images * band.bands_of_image), kThreads,
