@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import dtypes
-from kerascnn.ops import dispatch, elementwise, functions, reduction, shaping, sorting
+from kerascnn.ops import dispatch, element_functions, elementwise, reduction, shaping, sorting
 from kerascnn.seed_generators import Seed, SeedGenerator, draw, split_seed
 from kerascnn.symbolic.operation import op
 
@@ -254,7 +254,9 @@ def truncated_normal(
     # erf(sqrt(2)) is the share of a normal distribution within two standard deviations.
     edge = math.erf(math.sqrt(2.0))
     share = uniform(shape, -edge, edge, work, seed)
-    point = elementwise.clip(elementwise.multiply(functions.erfinv(share), math.sqrt(2.0)), -2, 2)
+    point = elementwise.clip(
+        elementwise.multiply(element_functions.erfinv(share), math.sqrt(2.0)), -2, 2
+    )
     result = elementwise.add(elementwise.multiply(point, float(stddev)), float(mean))
     return dispatch.convert(result, name)
 

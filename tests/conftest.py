@@ -1,9 +1,11 @@
 """Fixtures and settings that all tests share."""
 
+import contextlib
 import ctypes
 import gc
 import os
 import platform
+import random
 import secrets
 import sys
 import zlib
@@ -12,6 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+with contextlib.suppress(ImportError):
+    # It draws from Python's generator when it is imported, as Keras does, which a test may be the
+    # first to do: its weights would not be those that it gets after others.
+    import rich.themes  # noqa: F401
 
 # The tests are of the installed package. `python -m pytest` puts the checkout first on the import
 # path, and the kerascnn/ folder there has no compiled core.
@@ -26,7 +33,7 @@ os.environ.setdefault("KERAS_TORCH_DEVICE", "cpu")
 # The tests compute in full float32. kerascnn reads this variable when it is imported.
 os.environ.setdefault("KERASCNN_TF32", "0")
 
-# Every run draws new inputs. The seed in the header of a run draws its inputs again.
+# Every run draws new inputs and weights. The seed in the header of a run draws them again.
 TEST_SEED = int(os.environ.get("KERASCNN_TEST_SEED") or secrets.randbits(31))
 # Some modules draw their cases when they are imported, before any fixture exists.
 os.environ["KERASCNN_TEST_SEED"] = str(TEST_SEED)
@@ -81,6 +88,44 @@ def away_from_the_checkout(tmp_path_factory):
     os.chdir(tmp_path_factory.mktemp("working_folder"))
     yield
     os.chdir(before)
+
+
+def _start_anew(name: str) -> None:
+    """Seeds what draws weights and other numbers without a seed, from the run's seed and a name.
+
+    Initializers of kerascnn and of Keras draw their seeds from Python's generator. Of libraries
+    that nobody has imported there is nothing to seed: importing Keras takes seconds.
+    """
+    seed = (TEST_SEED * 0x9E3779B1 ^ zlib.crc32(name.encode())) & 0xFFFFFFFF
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 (the one that shuffled data sets draw from)
+    if (generators := sys.modules.get("kerascnn.seed_generators")) is not None:
+        generators.reset_global_generator(seed)
+    if (state := sys.modules.get("keras.src.backend.common.global_state")) is not None:
+        # The first draw makes a new generator, with a seed of Python's.
+        state.set_global_attribute("global_seed_generator", None)
+        state.set_global_attribute("global_random_seed", None)
+    if (torch := sys.modules.get("torch")) is not None:
+        # torch.manual_seed would note a traceback for each GPU that is not in use yet.
+        torch.default_generator.manual_seed(seed)
+
+
+@pytest.fixture(scope="session")
+def start_anew():
+    """Returns the function that seeds each test, for the tests of it."""
+    return _start_anew
+
+
+def pytest_fixture_setup(fixturedef, request) -> None:
+    # Which test comes first decides when a fixture of a module is made, and not what it draws.
+    if fixturedef.scope != "function":
+        _start_anew(f"{request.node.nodeid} {fixturedef.argname} {request.param_index}")
+
+
+@pytest.fixture(autouse=True)
+def seeded_test(request):
+    """Makes weights that a test draws without a seed repeatable by KERASCNN_TEST_SEED."""
+    _start_anew(request.node.nodeid)
 
 
 @pytest.fixture

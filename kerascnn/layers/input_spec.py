@@ -116,6 +116,7 @@ def assert_input_compatibility(input_spec: Any, inputs: Any, layer_name: str) ->
             f"Layer '{layer_name}' expects {len(specs)} input(s)"
             f"{f' named {names}' if all(names) else ''}, but received {len(flat)}: "
             f"{[tuple(x.shape) if hasattr(x, 'shape') else x for x in flat]}"
+            + (". Pass a list in that order, or a dictionary by these names" if all(names) else "")
         )
     for index, (x, spec) in enumerate(zip(flat, specs, strict=True)):
         if spec is None or (x is None and spec.optional):
@@ -125,33 +126,32 @@ def assert_input_compatibility(input_spec: Any, inputs: Any, layer_name: str) ->
                 f"Layer '{layer_name}' must be called on tensors. Received: {x!r} "
                 f"(of type {type(x)})"
             )
-        problem = _problem(spec, tuple(x.shape), x.dtype)
+        problem, hint = _problem(spec, tuple(x.shape), x.dtype)
         if problem:
             raise ValueError(
                 f"Input {index} of layer '{layer_name}'"
                 f"{f' (named {spec.name!r})' if spec.name else ''} is incompatible with the layer: "
-                f"{problem}"
+                f"{problem}{_order_hint(specs, index, tuple(x.shape)) or hint}"
             )
 
 
-def _problem(spec: InputSpec, shape: tuple[int | None, ...], dtype: Any) -> str | None:
-    """Describes what is wrong with an input, or returns None."""
+def _problem(spec: InputSpec, shape: tuple[int | None, ...], dtype: Any) -> tuple[str, str]:
+    """Describes what is wrong with an input, and the way out; "" where there is none."""
     ndim = len(shape)
     received = f"Received an input of shape {shape}."
     if spec.ndim is not None and ndim != spec.ndim and not spec.allow_last_axis_squeeze:
-        return f"expected ndim={spec.ndim}, found ndim={ndim}. {received}{_rank_hint(spec, ndim)}"
+        problem = f"expected ndim={spec.ndim}, found ndim={ndim}. {received}"
+        return problem, _rank_hint(spec, ndim)
     if spec.max_ndim is not None and ndim > spec.max_ndim:
-        return f"expected max_ndim={spec.max_ndim}, found ndim={ndim}. {received}"
+        return f"expected max_ndim={spec.max_ndim}, found ndim={ndim}. {received}", ""
     if spec.min_ndim is not None and ndim < spec.min_ndim:
-        return (
-            f"expected min_ndim={spec.min_ndim}, found ndim={ndim}. {received}"
-            f"{_rank_hint(spec, ndim)}"
-        )
+        problem = f"expected min_ndim={spec.min_ndim}, found ndim={ndim}. {received}"
+        return problem, _rank_hint(spec, ndim)
     if spec.dtype is not None and dtypes.standardize_dtype(dtype) != spec.dtype:
-        return f"expected dtype={spec.dtype}, found dtype={dtype}."
+        return f"expected dtype={spec.dtype}, found dtype={dtype}.", ""
     for axis, size in spec.axes.items():
         if size is not None and shape[axis] not in (size, None):
-            return f"expected axis {axis} to have size {size}, found {shape[axis]}. {received}"
+            return f"expected axis {axis} to have size {size}, found {shape[axis]}. {received}", ""
     if spec.shape is not None:
         wanted, given = spec.shape, shape
         if spec.allow_last_axis_squeeze:
@@ -159,10 +159,18 @@ def _problem(spec: InputSpec, shape: tuple[int | None, ...], dtype: Any) -> str 
             wanted = wanted[:-1] if more == 1 and wanted[-1] == 1 else wanted
             given = given[:-1] if more == -1 and given[-1] == 1 else given
         if not _fits(wanted, given):
-            return (
-                f"expected shape={spec.shape}, found shape={shape}.{_shape_hint(spec.shape, shape)}"
-            )
-    return None
+            problem = f"expected shape={spec.shape}, found shape={shape}."
+            return problem, _shape_hint(spec.shape, shape)
+    return "", ""
+
+
+def _order_hint(specs: list[Any], index: int, shape: tuple[int | None, ...]) -> str:
+    """Says that an input is of another one's shape, if there is one."""
+    names = [spec.name for spec in specs if spec is not None]
+    for spec in specs[:index] + specs[index + 1 :]:
+        if spec is not None and spec.shape is not None and spec.name and _fits(spec.shape, shape):
+            return f" It is of the shape of {spec.name!r}: the order is {names}."
+    return ""
 
 
 def _rank_hint(spec: InputSpec, ndim: int) -> str:
@@ -177,24 +185,41 @@ def _shape_hint(wanted: tuple[int | None, ...], given: tuple[int | None, ...]) -
     """A way out for what is usually wrong with images and batches of them, "" for other shapes."""
     if len(given) == len(wanted) - 1 and _fits(wanted[1:], given):
         return " If that is one sample, give it the axis of the batch: x[None]."
+    if len(given) == len(wanted) - 2 and wanted[-1] == 1 and _fits(wanted[1:-1], given):
+        return " If that is one gray image, add the axes of batch and channels: x[None, ..., None]."
     sizes = wanted[1:]
     if len(given) == 2 and None not in sizes and math.prod(sizes) == given[1]:  # type: ignore[arg-type]
         return f" Flat samples get that shape by x.reshape({', '.join(map(str, (-1, *sizes)))})."
-    if len(wanted) != 4 or len(given) != 4 or wanted[3] not in (1, 3):
+    if len(wanted) != len(given):
         return ""
+    if len(wanted) != 4 or wanted[3] not in (1, 3):
+        return _open_sizes_hint(wanted, given)
     if given[1] == wanted[3] != given[3] and _fits(wanted[1:3], given[2:]):
         return " The channels come last: np.moveaxis(x, 1, -1)."
     if not _fits(wanted[3:], given[3:]):
         if {wanted[3], given[3]} != {1, 3} or not _fits(wanted[1:3], given[1:3]):
-            return ""
+            return _open_sizes_hint(wanted, given)
         return (
             " Colors become gray by x.mean(axis=-1, keepdims=True)."
             if wanted[3] == 1
             else " Gray images get three channels by np.repeat(x, 3, axis=-1)."
         )
     if None in sizes:
+        return _open_sizes_hint(wanted, given)
+    return (
+        f" Resize the images: keras.ops.image.resize(x, ({sizes[0]}, {sizes[1]})). A model for "
+        f"images of any size begins with keras.Input((None, None, {sizes[2]}))."
+    )
+
+
+def _open_sizes_hint(wanted: tuple[int | None, ...], given: tuple[int | None, ...]) -> str:
+    """Which keras.Input would take a shape with as many axes."""
+    if not _fits(wanted[:1], given[:1]) or len(wanted) < 2:
         return ""
-    return f" Resize the images: keras.ops.image.resize(x, ({sizes[0]}, {sizes[1]}))."
+    if not _fits(wanted[-1:], given[-1:]):
+        return f" A model for such data begins with keras.Input({given[1:]})."
+    sizes = tuple(w if _fits((w,), (g,)) else None for w, g in zip(wanted, given, strict=True))
+    return f" A model for any such size begins with keras.Input({sizes[1:]})."
 
 
 def _fits(wanted: tuple[int | None, ...], given: tuple[int | None, ...]) -> bool:

@@ -382,7 +382,11 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
         kwargs: dict[str, Any],
         received: tuple[tuple[Any, ...], dict[str, Any]],
     ) -> Any:
-        found = self.compute_output_spec(*args, **kwargs)
+        try:
+            found = self.compute_output_spec(*args, **kwargs)
+        except (ValueError, TypeError) as error:
+            self._name_in(error, args, kwargs)
+            raise
         for x in trees.leaves(found):
             if not isinstance(x, KerasTensor):
                 raise ValueError(
@@ -403,11 +407,15 @@ class Layer(Operation, LayerState, StatelessLayer, LayerMasks, Quantization, Con
         try:
             return self._run_call(*args, **kwargs)
         except (ValueError, TypeError) as error:
-            text = str(error.args[0]) if len(error.args) == 1 else None
-            if text is not None and _CALLED_IN not in text:
-                where = f"'{self.name}' ({type(self).__name__})"
-                error.args = (f"{text}{_CALLED_IN}{where} on {shown((args, kwargs))}",)
+            self._name_in(error, args, kwargs)
             raise
+
+    def _name_in(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Lets an error say which layer it was and what it was called on, if it doesn't yet."""
+        text = str(error.args[0]) if len(error.args) == 1 else None
+        if text is not None and _CALLED_IN not in text:
+            where = f"'{self.name}' ({type(self).__name__})"
+            error.args = (f"{text}{_CALLED_IN}{where} on {shown((args, kwargs))}",)
 
     def _penalize(self, outputs: Any) -> None:
         if self.activity_regularizer is None:

@@ -20,9 +20,9 @@ from kerascnn.ops import (
     ctc,
     custom,
     diagonals,
+    element_functions,
     elementwise,
     fourier,
-    functions,
     host,
     image,
     indexing,
@@ -62,9 +62,9 @@ from kerascnn.ops.crossentropy import *
 from kerascnn.ops.ctc import *
 from kerascnn.ops.custom import *
 from kerascnn.ops.diagonals import *
+from kerascnn.ops.element_functions import *
 from kerascnn.ops.elementwise import *
 from kerascnn.ops.fourier import *
-from kerascnn.ops.functions import *
 from kerascnn.ops.host import *
 from kerascnn.ops.indexing import *
 from kerascnn.ops.joining import *
@@ -104,9 +104,9 @@ __all__ += crossentropy.__all__
 __all__ += ctc.__all__
 __all__ += custom.__all__
 __all__ += diagonals.__all__
+__all__ += element_functions.__all__
 __all__ += elementwise.__all__
 __all__ += fourier.__all__
-__all__ += functions.__all__
 __all__ += host.__all__
 __all__ += indexing.__all__
 __all__ += joining.__all__

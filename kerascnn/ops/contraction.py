@@ -9,6 +9,7 @@ from typing import Any
 from kerascnn.ops import dispatch, elementwise, reduction, shaping
 from kerascnn.ops.diagonals import diagonal
 from kerascnn.ops.matrix_products import matrix_product
+from kerascnn.symbolic.inference import unequal_sizes
 from kerascnn.symbolic.operation import op
 
 __all__ = [
@@ -125,9 +126,11 @@ def _diagonals(subscripts: str, x: Any, term: str) -> tuple[Any, str]:
         first = term.index(letter)
         second = term.index(letter, first + 1)
         if x.shape[first] != x.shape[second]:
-            raise ValueError(
+            raise unequal_sizes(
                 f"einsum: {letter!r} in {subscripts!r} names axes of sizes {x.shape[first]} and "
-                f"{x.shape[second]} of one operand. Received shape: {tuple(x.shape)}"
+                f"{x.shape[second]} of one operand. Received shape: {tuple(x.shape)}",
+                x.shape[first],
+                x.shape[second],
             )
         x = diagonal(x, 0, first, second)
         term = "".join(c for i, c in enumerate(term) if i not in (first, second)) + letter
@@ -140,9 +143,11 @@ def _sizes(subscripts: str, terms: Sequence[str], tensors: Sequence[Any]) -> dic
         for letter, n in zip(term, x.shape, strict=True):
             known = sizes.get(letter, 1)
             if 1 not in (known, n) and known != n:
-                raise ValueError(
+                raise unequal_sizes(
                     f"einsum: {letter!r} in {subscripts!r} has size {known} in one operand and {n} "
-                    f"in another. Received shapes: {[tuple(t.shape) for t in tensors]}"
+                    f"in another. Received shapes: {[tuple(t.shape) for t in tensors]}",
+                    known,
+                    n,
                 )
             sizes[letter] = n if known == 1 else known
     return sizes

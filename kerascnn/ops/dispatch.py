@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from kerascnn import _core, dtypes, tracing
+from kerascnn import _core, dtypes, tables, tracing
 from kerascnn.device import current as current_device
 from kerascnn.interchange import shares_memory, tensor_over
 from kerascnn.symbolic.keras_tensor import KerasTensor
@@ -114,14 +114,14 @@ def to_numpy_array(x: Any, dtype: str | None = None) -> np.ndarray[Any, Any]:
     try:
         if is_list and any(is_tensor(item) or isinstance(item, Variable) for item in x):
             x = [np.asarray(item) for item in x]
-        array = np.asarray(x)
+        array = tables.as_array(x)
     except ValueError as error:
         raise TypeError(f"{_describe(x)} cannot be made a tensor: {error}") from None
     if array.dtype.kind not in "biufV" or (array.dtype.kind == "V" and array.dtype.name == "void"):
         raise TypeError(
             f"{_describe(x)} cannot be made a tensor: its elements are of type {array.dtype}. "
             f"Tensors hold numbers ({', '.join(dtypes.ALL)}); convert the data first, for example "
-            "with np.asarray(x, dtype='float32')."
+            f"with np.asarray(x, dtype='float32').{tables.what_is_wrong(x)}"
         )
     if dtype is None:
         if is_list and array.dtype.kind in "iuf":

@@ -8,6 +8,7 @@ import numpy as np
 
 from kerascnn import dtypes
 from kerascnn.ops import dispatch, elementwise, reduction, shaping, spectra
+from kerascnn.symbolic.inference import unequal_sizes
 from kerascnn.symbolic.operation import op
 
 __all__ = [
@@ -61,9 +62,11 @@ def matmul(x1: Any, x2: Any) -> Any:
     if drop_column:
         b = shaping.expand_dims(b, -1)
     if a.shape[-1] != b.shape[-2]:
-        raise ValueError(
+        raise unequal_sizes(
             f"matmul: the last axis of the first operand must be as long as the one before the "
-            f"last of the second. Received shapes: {tuple(a.shape)}, {tuple(b.shape)}"
+            f"last of the second. Received shapes: {tuple(a.shape)}, {tuple(b.shape)}",
+            a.shape[-1],
+            b.shape[-2],
         )
     result = _product(a, b)
     if any(str(getattr(x, "dtype", None)) == "bool" for x in (x1, x2)):

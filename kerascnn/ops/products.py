@@ -9,6 +9,7 @@ import numpy as np
 from kerascnn import dtypes, file_budget
 from kerascnn.ops import arrays, dispatch, elementwise, joining, matrix_products, reduction, shaping
 from kerascnn.ops.shaping import _axis
+from kerascnn.symbolic.inference import unequal_sizes
 from kerascnn.symbolic.operation import op
 
 __all__ = [
@@ -72,9 +73,11 @@ def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
         first = [_axis(v, len(a.shape), "tensordot") for v in first]
         second = [_axis(v, len(b.shape), "tensordot") for v in second]
     if [a.shape[v] for v in first] != [b.shape[v] for v in second]:
-        raise ValueError(
+        pairs = [(a.shape[v], b.shape[w]) for v, w in zip(first, second, strict=False)]
+        raise unequal_sizes(
             "tensordot: the axes summed over must be of the same sizes. Received shapes: "
-            f"{tuple(a.shape)}, {tuple(b.shape)}, axes={axes}"
+            f"{tuple(a.shape)}, {tuple(b.shape)}, axes={axes}",
+            *next(((m, n) for m, n in pairs if m != n), (0, 0)),
         )
     rows = [v for v in range(len(a.shape)) if v not in first]
     columns = [v for v in range(len(b.shape)) if v not in second]

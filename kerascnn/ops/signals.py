@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import config, dtypes, file_budget
-from kerascnn.ops import creation, dispatch, elementwise, functions, reduction, shaping
+from kerascnn.ops import creation, dispatch, element_functions, elementwise, reduction, shaping
 from kerascnn.symbolic.operation import op
 
 __all__ = [
@@ -266,7 +266,7 @@ def psnr(x1: Any, x2: Any, max_val: Any) -> Any:
             f"Input shapes {tuple(x1.shape)} and {tuple(x2.shape)} must match for PSNR calculation."
         )
     error = reduction.mean(elementwise.square(elementwise.subtract(x1, x2)))
-    most = functions.log10(dispatch.convert(max_val, error.dtype))
+    most = element_functions.log10(dispatch.convert(max_val, error.dtype))
     return elementwise.subtract(
-        elementwise.multiply(most, 20), elementwise.multiply(functions.log10(error), 10)
+        elementwise.multiply(most, 20), elementwise.multiply(element_functions.log10(error), 10)
     )

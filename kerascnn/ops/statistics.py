@@ -570,9 +570,9 @@ def allclose(
     >>> bool(ops.allclose([1.0, 2.0], [1.000001, 2.0]))
     True
     """
-    from kerascnn.ops import functions
+    from kerascnn.ops import element_functions
 
-    return reduction.all(functions.isclose(x1, x2, rtol, atol, equal_nan))
+    return reduction.all(element_functions.isclose(x1, x2, rtol, atol, equal_nan))
 
 
 @op

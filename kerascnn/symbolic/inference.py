@@ -5,13 +5,14 @@ op has. Unknown sizes are given two different values; what differs in the result
 Some calls need sizes that can be divided, such as a reshape that leaves one size open: where small
 values fail, two are tried that everyday numbers divide. Others broadcast unknown sizes to each
 other or to known ones: then all unknown sizes are alike, and at last those that broadcasting asks
-for.
+for. Where an unknown axis is summed over with one of known size, it must be as long as that.
 """
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,6 +30,13 @@ _SMALL: _Sizes = ((2, 3), (64, 96))
 _DIVISIBLE: _Sizes = ((40320, 80640), (192, 384))
 # All axes have the same sizes.
 _ALIKE: _Sizes = ((6, 12), (6, 12))
+
+# Attributes of errors: the sizes that differ, and those that stood for unknown ones.
+_UNEQUAL = "_unequal_sizes"
+_UNKNOWN = "_unknown_sizes"
+# Each doubles the number of trials, or more.
+_MOST_DECISIONS = 2
+_STANDS = "Recorded for inputs of"
 
 _computes: contextvars.ContextVar[bool] = contextvars.ContextVar("computes", default=False)
 
@@ -80,12 +88,43 @@ def infer(
     return trees.map_structure(merge, first, second)
 
 
+def unequal_sizes(message: str, first: int, second: int) -> ValueError:
+    """An error of an op that needs two equal sizes.
+
+    If one of them stands for an unknown one, `infer` tries whether the call is right with the
+    other in its place.
+    """
+    error = ValueError(message)
+    error.__dict__[_UNEQUAL] = (first, second)
+    return error
+
+
 def _with_sizes(
     run: _Run, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[Any]:
     tensors = [x for x in trees.leaves((args, kwargs)) if isinstance(x, KerasTensor)]
     if not any(None in x.shape for x in tensors):
         return [run(function, args, kwargs, (0, 0))] * 2
+    try:
+        return _with_stand_ins(run, function, args, kwargs)
+    except ValueError as error:
+        first_error = error
+    with contextlib.suppress(ValueError):
+        return _with_broadcast_sizes(run, function, args, kwargs)
+    # As few sizes as possible are decided.
+    decided = [(args, kwargs)]
+    for _ in range(_MOST_DECISIONS):
+        decided = [more for some in decided for more in _decided(run, function, *some)]
+        for attempt in (_with_stand_ins, _with_broadcast_sizes):
+            for some_args, some_kwargs in decided:
+                with contextlib.suppress(ValueError):
+                    return attempt(run, function, some_args, some_kwargs)
+    raise _explained(first_error, tensors)
+
+
+def _with_stand_ins(
+    run: _Run, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[Any]:
     first_error: ValueError | None = None
     for sizes in (_SMALL, _DIVISIBLE, _ALIKE):
         try:
@@ -93,14 +132,56 @@ def _with_sizes(
         except ValueError as error:
             first_error = first_error or error
     assert first_error is not None
+    raise first_error
+
+
+def _with_broadcast_sizes(
+    run: _Run, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[Any]:
+    results = []
+    for size, as_ones in zip(_ALIKE[0], (False, True), strict=True):
+        some_args, some_kwargs = _broadcast_sizes(args, kwargs, as_ones)
+        results.append(run(function, some_args, some_kwargs, (size, size)))
+    return results
+
+
+def _explained(error: ValueError, tensors: list[KerasTensor]) -> ValueError:
+    """The error, which says what its numbers stand for."""
+    batch, other = getattr(error, _UNKNOWN, (0, 0))
+    used = [f"{batch}"] if any(x.shape[:1] == (None,) for x in tensors) else []
+    used += [f"{other}"] if any(None in x.shape[1:] for x in tensors) else []
+    if batch and len(error.args) == 1 and _STANDS not in str(error.args[0]):
+        stands = "stands for None" if len(used) == 1 else "stand for None"
+        shapes = ", ".join(str(tuple(x.shape)) for x in tensors)
+        error.args = (f"{error.args[0]}\n{_STANDS} {shapes}: here {' and '.join(used)} {stands}.",)
+    return error
+
+
+def _decided(
+    run: _Run, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """The arguments with one unknown size decided, in each way that could end their error."""
     try:
-        results = []
-        for size, as_ones in zip(_ALIKE[0], (False, True), strict=True):
-            some_args, some_kwargs = _broadcast_sizes(args, kwargs, as_ones)
-            results.append(run(function, some_args, some_kwargs, (size, size)))
-        return results
-    except ValueError:
-        raise first_error from None
+        _twice(run, function, args, kwargs, _SMALL)
+    except ValueError as error:
+        sizes = getattr(error, _UNEQUAL, (0, 0))
+    else:
+        return []
+    tensors = {id(x): x for x in trees.leaves((args, kwargs)) if isinstance(x, KerasTensor)}
+    known = {size for x in tensors.values() for size in x.shape}
+    results = []
+    for stand_in, size in [pair for pair in (sizes, sizes[::-1]) if pair[1] in known]:
+        for key, tensor in tensors.items():
+            for axis, unknown in enumerate(tensor.shape):
+                if unknown is None and stand_in in _SMALL[axis > 0]:
+                    shape = (*tensor.shape[:axis], size, *tensor.shape[axis + 1 :])
+                    replace = functools.partial(_replaced, {key: KerasTensor(shape, tensor.dtype)})
+                    results.append(trees.map_structure(replace, (args, kwargs)))
+    return results
+
+
+def _replaced(others: dict[int, Any], x: Any) -> Any:
+    return others.get(id(x), x)
 
 
 def _broadcast_sizes(args: tuple[Any, ...], kwargs: dict[str, Any], as_ones: bool) -> Any:
@@ -135,9 +216,14 @@ def _twice(
     kwargs: dict[str, Any],
     sizes: _Sizes,
 ) -> list[Any]:
-    batch_sizes, other_sizes = sizes
-    pairs = zip(batch_sizes, other_sizes, strict=True)
-    return [run(function, args, kwargs, unknown) for unknown in pairs]
+    results = []
+    for unknown in zip(*sizes, strict=True):
+        try:
+            results.append(run(function, args, kwargs, unknown))
+        except ValueError as error:
+            error.__dict__[_UNKNOWN] = unknown
+            raise
+    return results
 
 
 def _known(x: KerasTensor, unknown: tuple[int, int]) -> list[int]:

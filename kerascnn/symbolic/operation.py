@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 from kerascnn import naming, trees
 from kerascnn.symbolic import auto_config
 from kerascnn.symbolic.keras_tensor import KerasHistory, KerasTensor
+from kerascnn.tracebacks import filter_traceback
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -229,7 +230,11 @@ def op(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if any_symbolic(args, kwargs):
-            return OpCall(call)(*args, **kwargs)
+            return recorded(*args, **kwargs)
         return function(*args, **kwargs)
+
+    @filter_traceback
+    def recorded(*args: P.args, **kwargs: P.kwargs) -> R:
+        return OpCall(call)(*args, **kwargs)
 
     return call

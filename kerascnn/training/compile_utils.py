@@ -95,7 +95,7 @@ def _object_name(obj: Any) -> str:
     if hasattr(obj, "name"):
         return obj.name
     if inspect.isfunction(obj):
-        return obj.__name__
+        return naming.to_snake_case(obj.__name__)
     return naming.to_snake_case(type(obj).__name__)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
 import numpy as np
 
-from kerascnn import _core, config, dtypes, trees
+from kerascnn import _core, config, dtypes, tables, trees
 from kerascnn.interchange import shares_memory
 from kerascnn.layers.text import is_text
 from kerascnn.training.device_arrays import Array, DeviceArray, device_array
@@ -222,17 +223,21 @@ def _stack_hint(name: str, arrays: int) -> str:
 
 
 def _as_arrays(structure: Any, name: str) -> Any:
-    def convert(path: tuple, leaf: Any) -> Any:
-        return _as_array(leaf, name + "".join(f"[{key!r}]" for key in path))
+    def named(path: tuple) -> str:
+        return name + "".join(f"[{key!r}]" for key in path)
+
+    def named_list(path: tuple) -> str:
+        # Lists in lists are samples of one array.
+        return named(tuple(itertools.takewhile(lambda key: isinstance(key, str), path)))
 
     def walk(part: Any, path: tuple) -> Any:
         if isinstance(part, dict):
             return {key: walk(item, (*path, key)) for key, item in part.items()}
         if isinstance(part, (list, tuple)):
-            _reject_numbers(part, name)
+            _reject_numbers(part, named_list(path))
             items = [walk(item, (*path, i)) for i, item in enumerate(part)]
             return type(part)(*items) if hasattr(part, "_fields") else type(part)(items)
-        return convert(path, part)
+        return _as_array(part, named(path))
 
     return walk(structure, ())
 
@@ -260,6 +265,7 @@ def _as_array(value: Any, name: str) -> Array | None:
     """Returns an array of a dtype that the device has, on host or GPU; floats become `floatx`."""
     if value is None or (type(value) is np.ndarray and value.ndim and value.dtype in _USED_AS_IS):
         return value
+    about_columns = ""
     on_gpu = device_array(value)
     if on_gpu is not None:
         value = on_gpu
@@ -273,14 +279,16 @@ def _as_array(value: Any, name: str) -> Array | None:
                 else "Lists and tuples are read as one array for each input or output of the model."
             )
             raise TypeError(f"{name} must be an array. Received: {type(value).__name__}. {way_out}")
-        value = import_array(value)
+        given, value = value, import_array(value)
+        if value.dtype.kind not in "biuf":
+            about_columns = tables.what_is_wrong(given)
     if value.ndim == 0:
         raise ValueError(
             f"{name} must have an axis of samples, shape (num_samples, ...). Received a single "
             f"value: {value!r}. Samples of a data set are put together first, for example by "
             "batch(32)."
         )
-    return _standardize_dtype(value, name)
+    return _standardize_dtype(value, name, about_columns)
 
 
 def import_array(value: Any) -> np.ndarray:
@@ -292,23 +300,33 @@ def import_array(value: Any) -> np.ndarray:
         value = value.float() if str(value.dtype) == "torch.bfloat16" else value
     if not hasattr(value, "__array__"):
         return np.from_dlpack(value)
-    array = np.asarray(value)
+    array = tables.as_array(value)
     # As in Keras, a column of a table keeps its axis.
     is_column = library == "pandas" and type(value).__name__ == "Series"
     return array[:, None] if is_column else array
 
 
-def _standardize_dtype(array: Array, name: str) -> Array:
+def _standardize_dtype(array: Array, name: str, about_columns: str) -> Array:
     dtype = array.dtype.name
     if array.dtype.kind in "OSUaM" or array.dtype.kind == "m":
         kind = {"O": "Python objects", "M": "dates", "m": "time spans"}.get(
             array.dtype.kind, "strings"
         )
+        about_text = _ABOUT_TEXT if is_text(array) else ""
+        if about_text and name == "y" and not about_columns:
+            raise TypeError(
+                "y holds text, but models take numbers. Names of classes become numbers from 0 on "
+                "by names, y = np.unique(y, return_inverse=True)."
+            )
+        if about_columns:
+            raise TypeError(
+                f"{name} is a table, but models take numbers.{about_columns}{about_text}"
+            )
         raise TypeError(
             f"{name} holds {kind} (dtype {array.dtype}), but models take numbers. Convert it "
             f"first, for example {name}.astype('float32')"
             + (", or np.stack it where its items are arrays." if kind == "Python objects" else ".")
-            + (_ABOUT_TEXT if is_text(array) else "")
+            + about_text
         )
     if dtype in _UNSIGNED:
         if array.size and array.max() > np.iinfo(_UNSIGNED[dtype]).max:

@@ -52,7 +52,7 @@ class _Circumstances(NamedTuple):
     form: tuple
     programs: Any  # the dictionary with its steps; another one replaces it when they become invalid
     settings: tuple
-    metrics: list[Any]
+    metrics: list[Any] | None  # those that the model finds itself
     watch: Any
     watched: list[Any]
     told: LayerSettings
@@ -90,7 +90,8 @@ class KeptFeeds:
             form,
             model._programs,
             _settings(model),
-            metrics,
+            # A subclass that overrides `metrics` will add its own again.
+            model._metrics_found if metrics else metrics,
             watch,
             watched,
             LayerSettings(layers, model._set_by_steps()),

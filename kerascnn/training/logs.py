@@ -13,18 +13,23 @@ from kerascnn.training.compile_utils import CompileMetrics
 from kerascnn.training.pacing import PATIENCE
 
 
-def host_results(metrics: list) -> dict[str, float]:
-    """Returns the results of metrics by name, as numbers, in the order of the metrics."""
-    named: list[tuple[str, Any]] = []
+def host_results(metrics: list) -> dict[str, Any]:
+    """Returns the results of metrics by name, as numbers, in the order of the metrics.
+
+    As in Keras, the entries of a dictionary that a metric returns are among the others where the
+    model has the metric by itself, and in a dictionary by its name where `compile` got it.
+    """
+    named: list[tuple[str, Any, bool]] = []
     for metric in metrics:
-        whole = metric.named() if isinstance(metric, CompileMetrics) else {metric.name: metric}
-        named.extend(whole.items())
-    means = [item for _, item in named if type(item).result in _MEAN_RESULTS]
+        compiled = isinstance(metric, CompileMetrics)
+        whole = metric.named() if compiled else {metric.name: metric}
+        named.extend((name, item, compiled) for name, item in whole.items())
+    means = [item for _, item, _ in named if type(item).result in _MEAN_RESULTS]
     states = _states_on_host(means)
     results: dict[str, Any] = {}
-    for name, item in named:
+    for name, item, compiled in named:
         value = _on_host(item, states.get(id(item)))
-        results.update(value if isinstance(value, dict) else {name: value})
+        results.update({name: value} if compiled or not isinstance(value, dict) else value)
     return results
 
 

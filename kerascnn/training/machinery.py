@@ -278,8 +278,9 @@ class StepMachinery:
             if feed is not None:
                 before.flush()  # if a source calls this, its batches so far go first
                 feed.begin_again(data)
-                if self._keeps_metrics and self._metrics_found is None:
-                    self._metrics_found = list(feed.circumstances.metrics)
+                known = feed.circumstances.metrics
+                if self._keeps_metrics and self._metrics_found is None and known is not None:
+                    self._metrics_found = list(known)
                 return feed
             pieces = pieces_on_their_way(data, batch_size, before)
         try:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from kerascnn.utils.progbar import format_duration
 
 _BAR_WIDTH = 20
@@ -190,14 +192,14 @@ def bar_stroke() -> str:
 
 
 def format_logs(logs: dict) -> str:
-    """Formats metrics after the time: " - accuracy: 0.9312 - loss: 0.2204".
+    """Formats metrics after the time: " - accuracy: 0.9312 - loss: 0.2204"; of arrays, the mean.
 
     >>> format_logs({"accuracy": 0.93125, "loss": 0.0002204})
     ' - accuracy: 0.9313 - loss: 2.2040e-04'
     """
     parts = []
     for name, value in logs.items():
-        number = float(value)
+        number = float(np.mean(value))
         digits = f"{number:.4f}" if abs(number) > 1e-3 or number != number else f"{number:.4e}"
         parts.append(f" - {name}: {digits}")
     return "".join(parts)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -332,14 +333,27 @@ class FeatureSpace(Layer):
             ValueError: for anything else.
         """
         if isinstance(dataset, dict):
+            self._check_columns(dataset, self._adaptable())
             dataset = Dataset.from_tensor_slices(dataset)
         if not isinstance(dataset, Dataset):
             raise ValueError(
                 "`adapt()` can only be called on a keras.data.Dataset or a dict of arrays/lists. "
-                f"Received: {type(dataset).__name__}"
+                f"Received: {type(dataset).__name__}{_advice(dataset)}"
             )
+
+        def pick(row: Any, *more: Any, name: str) -> Any:
+            if more or not isinstance(row, dict):
+                kind = "tuple" if more else type(row).__name__
+                raise ValueError(
+                    f"FeatureSpace '{self.name}' learns from a data set of dictionaries, with a "
+                    f"column for each feature. Received elements: {kind}. Map it "
+                    "first: `adapt(dataset.map(lambda features, label: features))`."
+                )
+            self._check_columns(row, self._adaptable())
+            return row[name]
+
         for name in self._adaptable():
-            column = dataset.map(lambda row, name=name: row[name])
+            column = dataset.map(functools.partial(pick, name=name))
             rank = np.ndim(next(iter(column)))
             if rank == 0:
                 column = column.batch(1024)
@@ -355,6 +369,15 @@ class FeatureSpace(Layer):
             raise ValueError(
                 "You need to call `.adapt(dataset)` on the FeatureSpace before you can start "
                 "using it."
+            )
+
+    def _check_columns(self, data: dict[str, Any], names: Iterable[str]) -> None:
+        missing = [name for name in names if name not in data]
+        if missing:
+            raise ValueError(
+                f"FeatureSpace '{self.name}' needs a column for each of its features "
+                f"{list(self.features)}. Missing: {missing}. Received: {list(data)}. Add them, or "
+                "make a FeatureSpace without them."
             )
 
     def get_inputs(self) -> dict[str, Any]:
@@ -416,12 +439,20 @@ class FeatureSpace(Layer):
         )
 
     def __call__(self, data: Any) -> Any:
-        """Returns the encoding of a dictionary of columns (n,) or (n, 1), or of single values."""
+        """Returns the encoding of a dictionary of columns (n,) or (n, 1), or of single values.
+
+        Columns that are no features are left out.
+
+        Raises:
+            ValueError: before `adapt`, where a feature is missing, and for anything else.
+        """
         self._check_adapted()
         if not isinstance(data, dict):
             raise ValueError(
-                f"A FeatureSpace can only be called with a dict. Received: {type(data).__name__}"
+                "A FeatureSpace can only be called with a dict. Received: "
+                f"{type(data).__name__}{_advice(data)}"
             )
+        self._check_columns(data, self.features)
         columns = {name: np.asarray(data[name]) for name in self.features}
         single = any(column.ndim == 0 for column in columns.values())
         columns = {
@@ -493,3 +524,8 @@ class FeatureSpace(Layer):
 def _inner(name: str | None, kind: str) -> str:
     """Returns the name of a column's layer."""
     return f"{name or naming.auto_name(kind)}_preprocessor"
+
+
+def _advice(data: Any) -> str:
+    """Returns what to do with a table, for an error."""
+    return ". Pass `dict(table)`." if hasattr(data, "columns") else ""

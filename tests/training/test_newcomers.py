@@ -1,5 +1,6 @@
 """What people who begin with image classifiers pass: errors name it, and a way out that works."""
 
+import re
 import warnings
 
 import numpy as np
@@ -32,6 +33,7 @@ def classifier(channels=1, loss="sparse_categorical_crossentropy", metrics=()):
     ("shape", "channels", "text", "way_out"),
     [
         ((4, 4, 1), 1, r"x\[None\]", lambda x: x[None]),
+        ((4, 4), 1, r"x\[None, \.\.\., None\]", lambda x: x[None, ..., None]),
         ((6, 16), 1, r"x\.reshape\(-1, 4, 4, 1\)", lambda x: x.reshape(-1, 4, 4, 1)),
         ((6, 3, 4, 4), 3, r"np\.moveaxis\(x, 1, -1\)", lambda x: np.moveaxis(x, 1, -1)),
         ((6, 4, 4, 1), 3, r"np\.repeat\(x, 3, axis=-1\)", lambda x: np.repeat(x, 3, axis=-1)),
@@ -56,7 +58,49 @@ def test_images_of_another_shape(shape, channels, text, way_out):
     assert model.predict(way_out(x), verbose=0).shape[1] == 3
 
 
-@pytest.mark.parametrize("shape", [(6, 5, 5), (6, 4, 4, 2), (6, 2, 2, 2, 2)])
+@pytest.mark.parametrize(
+    ("of_model", "of_data", "text"),
+    [
+        ((8, 8, 1), (6, 9, 7, 1), r"any size begins with keras\.Input\(\(None, None, 1\)\)"),
+        (
+            (8, None, 3),
+            (6, 9, 7, 3),
+            r"any such size begins with keras\.Input\(\(None, None, 3\)\)",
+        ),
+        ((8, 8, 1), (6, 8, 8, 2), r"such data begins with keras\.Input\(\(8, 8, 2\)\)"),
+        ((10, 4), (6, 11, 4), r"any such size begins with keras\.Input\(\(None, 4\)\)"),
+        ((10,), (6, 11), r"such data begins with keras\.Input\(\(11,\)\)"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["sequential", "functional"])
+def test_sizes_that_another_input_would_take(kind, of_model, of_data, text):
+    def network(shape):
+        inputs, layer = keras.Input(shape, name="data"), layers.Activation("relu")
+        if kind == "sequential":
+            return keras.Sequential([inputs, layer], name="net")
+        return keras.Model(inputs, layer(inputs), name="net")
+
+    x = np.zeros(of_data, "float32")
+    where = r"Input 0 of layer 'net' \(named 'data'\).*expected shape=.*found shape=.*"
+    with pytest.raises(ValueError, match=where + text) as found:
+        network(of_model).predict(x, verbose=0)
+    shape = re.search(r"keras\.Input\((\(.*\))\)", str(found.value))[1]
+    other = tuple(None if n == "None" else int(n) for n in re.findall(r"\w+", shape))
+    assert network(other).predict(x, verbose=0).shape == of_data
+
+
+def test_inputs_in_another_order():
+    a, b = keras.Input((4,), name="a"), keras.Input((3,), name="b")
+    model = keras.Model([a, b], layers.concatenate([a, b]), name="net")
+    x, y = np.zeros((2, 4), "float32"), np.zeros((2, 3), "float32")
+    with pytest.raises(ValueError, match=r"of the shape of 'b': the order is \['a', 'b'\]\.$"):
+        model.predict([y, x], verbose=0)
+    with pytest.raises(ValueError, match="Pass a list in that order, or a dictionary"):
+        model.predict(x, verbose=0)
+    assert model.predict({"b": y, "a": x}, verbose=0).shape == (2, 7)
+
+
+@pytest.mark.parametrize("shape", [(6, 5, 5), (6, 4, 4, 4, 2), (6, 2, 2, 2, 2)])
 def test_shapes_without_a_known_way_out(shape):
     with pytest.raises(ValueError, match=r"found shape=\([0-9, ]*\)\.$"):
         classifier().predict(np.zeros(shape, "float32"), verbose=0)

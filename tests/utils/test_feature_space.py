@@ -104,3 +104,34 @@ def test_configuration_and_errors(table):
     numbers = FeatureSpace({"g": FeatureSpace.string_hashed(4, "int")})
     with pytest.raises(ValueError, match="Cannot concatenate"):
         numbers(table)
+
+
+def test_missing_columns_are_named(table):
+    space = FeatureSpace({"a": "float", "b": "float_normalized", "e": "string_categorical"})
+    part = {"a": table["a"], "z": table["a"]}
+    words = r"Missing: \['b', 'e'\]. Received: \['a', 'z'\]. Add them"
+    with pytest.raises(ValueError, match=words):
+        space.adapt(part)
+    with pytest.raises(ValueError, match=words):
+        space.adapt(keras.data.Dataset.from_tensor_slices(part).batch(4))
+    pairs = keras.data.Dataset.from_tensor_slices((table, table["a"])).batch(4)
+    with pytest.raises(ValueError, match="Received elements: tuple. Map it first"):
+        space.adapt(pairs)
+    space.adapt(pairs.map(lambda features, label: features))
+    with pytest.raises(ValueError, match=words):
+        space(part)
+    # What is no feature does no harm.
+    kept = {name: table[name] for name in "abe"}
+    np.testing.assert_array_equal(space(table).numpy(), space(kept).numpy())
+
+
+def test_tables_of_pandas_become_dictionaries(table):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({name: table[name] for name in "abe"})
+    space = FeatureSpace({"a": "float", "b": "float_normalized", "e": "string_categorical"})
+    with pytest.raises(ValueError, match=r"DataFrame. Pass `dict\(table\)`"):
+        space.adapt(frame)
+    space.adapt(dict(frame))
+    with pytest.raises(ValueError, match=r"DataFrame. Pass `dict\(table\)`"):
+        space(frame)
+    np.testing.assert_array_equal(space(dict(frame)).numpy(), space(table).numpy())
