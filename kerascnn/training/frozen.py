@@ -1,7 +1,8 @@
-"""Warnings of what a recorded step does once, though it looks as if each step did it.
+"""What a recorded step does once, though it looks as if each step did it.
 
 Python runs while a step is recorded. A number that it draws or counts then is part of the program,
-and the same in every step.
+and the same in every step, of which the user is warned. A layer that it makes has new weights in
+each recording, which is an error.
 """
 
 from __future__ import annotations
@@ -103,12 +104,39 @@ class PythonState:
 
 
 def _noting(layer: Any, name: str, value: Any) -> None:
-    """Sets an attribute, and notes the line if it sets a number of the user's."""
+    """Sets an attribute, and notes the line if it sets a number of the user's.
+
+    Raises:
+        ValueError: for a new layer in the place of one with weights.
+    """
+    if isinstance(value, (Layer, list, tuple, dict)):
+        _check_layers_stay(layer, name, value)
     object.__setattr__(layer, name, value)
     if type(value) in (int, float):
         frame = sys._getframe(1)
         for places in _notes:
             places[id(layer), name] = frame.f_code.co_filename, frame.f_lineno
+
+
+def _check_layers_stay(layer: Any, name: str, value: Any) -> None:
+    before = _layers_in(vars(layer).get(name))
+    after = _layers_in(value)
+    gone = [each for each in before if each.weights and not any(each is other for other in after)]
+    made = [each for each in after if not any(each is other for other in before)]
+    if gone and made and not all(each.built for each in made):
+        raise ValueError(
+            f"{type(layer).__name__} '{layer.name}' makes the layer '{made[0].name}' while a step "
+            f"is recorded, in place of '{gone[0].name}' in its attribute `{name}`: each of fit, "
+            "evaluate and predict would compute with weights of its own. Make layers once, in "
+            "`__init__` or `build`, and only call them in `call`."
+        )
+
+
+def _layers_in(value: Any) -> list[Layer]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    return [part for part in parts if isinstance(part, Layer)]
 
 
 def _is_numpy_draw(value: Any) -> bool:

@@ -166,3 +166,42 @@ def test_attributes_are_set_as_ever_after_a_recording():
     with pytest.raises(ZeroDivisionError):
         failing.fit(X, Y, verbose=0)
     assert layers.Layer.__setattr__ is object.__setattr__
+
+
+def made_in_call(*, in_a_list):
+    class Net(keras.Model):
+        def call(self, x):
+            dense = layers.Dense(1)
+            self.dense = [dense] if in_a_list else dense
+            return dense(x)
+
+    model = Net(name="net")
+    model.compile("sgd", "mse")
+    return model
+
+
+@pytest.mark.parametrize("in_a_list", [False, True])
+def test_layers_that_each_recording_would_make_anew_are_refused(in_a_list):
+    """They had new weights in `fit`, `evaluate` and each shape of `predict`, without a word."""
+    model = made_in_call(in_a_list=in_a_list)
+    with pytest.raises(ValueError, match=r"Net 'net' makes the layer 'dense.*`dense`.*`__init__`"):
+        model.fit(X, Y, batch_size=5, verbose=0)
+        model.predict(X, verbose=0)
+        model.evaluate(X, Y, verbose=0)
+
+
+def test_layers_made_once_in_the_first_call_stay():
+    class Net(keras.Model):
+        dense = None
+
+        def call(self, x):
+            if self.dense is None:
+                self.dense = layers.Dense(1)
+            self.latest = [self.dense]  # the same one each time
+            return self.dense(x)
+
+    model = Net()
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    loss = model.fit(X, Y, batch_size=4, verbose=0).history["loss"][0]
+    np.testing.assert_allclose(model.evaluate(X, Y, batch_size=4, verbose=0), loss, rtol=1e-6)
+    assert len(model.weights) == 2
