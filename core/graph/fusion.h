@@ -208,6 +208,8 @@ struct Fusion {
   std::unique_ptr<Kernel> (*plan)(const Match& match) = nullptr;
   // Gives what takes the place of the pattern's outputs.
   std::vector<ValueId> (*write)(const Match& match, Replacement& replacement) = nullptr;
+  // Is it looked for in what normalizations are expanded to, rather than before?
+  bool of_expanded = false;
 };
 
 // The patterns of a fusion, with and without its parts; made once.

@@ -19,7 +19,8 @@ namespace kerascnn::testing {
 inline std::unique_ptr<Kernel> plan_body(const Match& match) { return match.plan_body(); }
 
 #define KERASCNN_FUSION(name) {#name, cuda::pattern_##name, plan_body},
-inline constexpr Fusion kCudaFusions[] = {KERASCNN_CUDA_FUSIONS(KERASCNN_FUSION)};
+inline constexpr Fusion kCudaFusions[] = {KERASCNN_CUDA_FUSIONS(KERASCNN_FUSION)
+                                              KERASCNN_CUDA_EXPANDED_FUSIONS(KERASCNN_FUSION)};
 #undef KERASCNN_FUSION
 #define KERASCNN_FUSION(name) {#name, pattern_##name, plan_body},
 inline constexpr Fusion kCpuFusions[] = {KERASCNN_CPU_FUSIONS(KERASCNN_FUSION)};

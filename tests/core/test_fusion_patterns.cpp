@@ -125,6 +125,27 @@ RootedGraph end_of_block(std::mt19937& random) {
   return rooted;
 }
 
+// The beginning of a block: a convolution in 16 bits, and what normalization needs.
+RootedGraph normalized_convolution(std::mt19937& random) {
+  const Sizes n(random);
+  RootedGraph rooted;
+  Graph& graph = rooted.graph;
+  Attributes attributes = kWindow;
+  attributes.set("activation", std::string("linear"));
+  attributes.set("activation_alpha", 0.0);
+  std::vector<ValueId> inputs;
+  for (const Shape& shape :
+       {Shape{2, 5, 6, n.features}, {3, 2, n.features, n.classes}, {n.classes}}) {
+    const ValueId input = graph.input("input", f32(shape));
+    inputs.push_back(call(graph, "cast", {input}, to(DType::BFloat16)));
+  }
+  const ValueId y = call(graph, "conv2d", inputs, attributes);
+  const ValueId wide = call(graph, "cast", {y}, to(DType::Float32));
+  rooted.outputs = graph.apply("column_moments", {wide}, {{"outer_axes", int64_t{0}}});
+  rooted.outputs.push_back(call(graph, "subtract", {wide, rooted.outputs[0]}));
+  return rooted;
+}
+
 RootedGraph pooled_convolution(std::mt19937& random) {
   const Sizes n(random);
   RootedGraph rooted;
@@ -218,6 +239,8 @@ RootedGraph group_norm(std::mt19937& random) {
 // Is it a part of what a fusion leaves to other nodes?
 bool is_left(const Node& node) {
   if (node.op == &op_max_pool2d) return true;  // the pooling node makes the index
+  // Inputs become 16 bits, and what follows normalizes.
+  if (node.op == &op_cast || node.op == &op_subtract) return true;
   // Gradients of group normalization are added up over the samples.
   const auto* const axes = node.op == &op_reduce_sum ? &node.attributes.get_ints("axes") : nullptr;
   return node.op == &op_reshape || (axes != nullptr && *axes == Shape{0});
@@ -231,6 +254,7 @@ const std::map<std::string, RootedGraph (*)(std::mt19937&), std::less<>> kGraphs
     {"attention", attention<false>},
     {"attention_grad", attention<true>},
     {"conv2d_add", end_of_block},
+    {"conv2d_moments", normalized_convolution},
     {"conv2d_max_pool2d", pooled_convolution},
     {"conv2d_max_pool2d_dgrad", pooled_gradient<false>},
     {"conv2d_max_pool2d_wgrad", pooled_gradient<true>},

@@ -226,6 +226,24 @@ def train_a_kernel_by_warpgroups(rng):
     print("by warpgroups", model.evaluate(x, x[:, 0, 0], verbose=0))
 
 
+def train_few_channels_by_warpgroups(rng):
+    """Runs convolutions of 64 channels with the statistics of what they give, in 16 bits.
+
+    Nothing else is large enough for that kernel, which other convolutions are not.
+    """
+    x = rng.standard_normal((17, 31, 33, 64)).astype("float32")
+    for policy in each_policy("mixed_bfloat16", "mixed_float16"):
+        inputs = keras.Input((31, 33, 64))
+        images = layers.Conv2D(72, 3, padding="same", use_bias=False)(inputs)
+        images = layers.BatchNormalization()(images)
+        outputs = layers.GlobalAveragePooling2D(dtype="float32")(images)
+        model = keras.Model(inputs, outputs)
+        model.compile("sgd", "mse")
+        target = np.zeros((17, 72), "float32")
+        model.fit(x, target, batch_size=17, epochs=1 if SHORT else 2, verbose=0)
+        print("few channels", policy, model.evaluate(x, target, batch_size=17, verbose=0))
+
+
 def train_with_kernels_of_everyday_networks(rng):
     """Runs patches as products, depthwise convolutions, pooling and attention, at odd sizes."""
     x = rng.integers(0, 256, (7, 35, 33, 3), np.uint8)
@@ -297,4 +315,7 @@ if __name__ == "__main__":
     predict_with_activations_in_convolutions(rng)
     train_with_large_images(rng)
     train_a_kernel_by_warpgroups(rng)
+    os.environ["KERASCNN_FEW_CHANNELS_KERNELS"] = "1"
+    train_few_channels_by_warpgroups(rng)
+    os.environ["KERASCNN_FEW_CHANNELS_KERNELS"] = "0"
     train_with_kernels_of_libraries(rng)

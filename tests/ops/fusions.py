@@ -129,6 +129,12 @@ def conv2d_add(t, arrays, x, kernel, bias, shortcut, *, relu, **attributes):
     return [t.relu(y) if relu else y]
 
 
+def conv2d_moments(t, arrays, x, kernel, *bias, **attributes):
+    y = t.conv2d(x, kernel, *bias, activation="linear", activation_alpha=0.0, **attributes)
+    mean, variance = t.all("column_moments", t.cast(y, dtype="float32"), outer_axes=0)
+    return [y, mean, variance]
+
+
 def take_batches(t, arrays, *inputs, batch_size):
     *data, order, step = inputs
     return [t.take_batch(each, order, step, batch_size=batch_size) for each in data]
@@ -221,6 +227,7 @@ TRACE = {
     "attention": attention,
     "attention_grad": attention_grad,
     "conv2d_add": conv2d_add,
+    "conv2d_moments": conv2d_moments,
     "conv2d_max_pool2d": conv2d_max_pool2d,
     "conv2d_max_pool2d_dgrad": conv2d_max_pool2d_dgrad,
     "conv2d_max_pool2d_wgrad": conv2d_max_pool2d_wgrad,

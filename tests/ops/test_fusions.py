@@ -15,6 +15,7 @@ from . import (
     fusion_cases_attention,
     fusion_cases_batches,
     fusion_cases_conv_add,
+    fusion_cases_conv_moments,
     fusion_cases_conv_pooling,
     fusion_cases_counting,
     fusion_cases_group_norm,
@@ -27,6 +28,7 @@ CASES = [
     *fusion_cases_attention.CASES,
     *fusion_cases_batches.CASES,
     *fusion_cases_conv_add.CASES,
+    *fusion_cases_conv_moments.CASES,
     *fusion_cases_conv_pooling.CASES,
     *fusion_cases_counting.CASES,
     *fusion_cases_group_norm.CASES,
@@ -43,6 +45,7 @@ EXACT = {"count_matches", "take_batches"}
 @pytest.fixture(autouse=True)
 def all_kernels(monkeypatch):
     monkeypatch.setenv(fusion_cases_group_norm.SWITCH, "1")
+    monkeypatch.setenv(fusion_cases_conv_moments.SWITCH, "1")
 
 
 @pytest.mark.parametrize(
@@ -68,8 +71,9 @@ def test_each_fusion_is_taken(device, rng):
     """Some case gets the kernel of each fusion that a backend lists; plain programs get none."""
     missing = set(_core.fusion_names(device))
     for case in CASES:
-        # Attention is fused in 16 bits only.
-        dtype = "bfloat16" if case.op.startswith("attention") else "float32"
+        # These are fused in 16 bits only.
+        narrow = case.op in ("attention", "attention_grad", "conv2d_moments")
+        dtype = "bfloat16" if narrow else "float32"
         inputs, attributes = harness.draw(case, rng, dtype)
         program = fusions.compile_nodes(case.op, inputs, attributes, device, optimize=True)
         if fusions.is_fused(program, case.op):

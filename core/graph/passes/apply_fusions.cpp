@@ -472,9 +472,12 @@ class FusionPass {
   std::vector<bool> is_emitted_;    // by node of the source
 };
 
-RootedGraph apply_fusions(const RootedGraph& source, const PassOptions& options) {
-  if (options.fusions.empty()) return source;
-  return FusionPass(source, options).run(options.fusions);
+RootedGraph apply_fusions(const RootedGraph& source, const PassOptions& options, bool of_expanded) {
+  std::vector<const Fusion*> fusions;
+  std::ranges::copy_if(options.fusions, std::back_inserter(fusions),
+                       [&](const Fusion* fusion) { return fusion->of_expanded == of_expanded; });
+  if (fusions.empty()) return source;
+  return FusionPass(source, options).run(fusions);
 }
 
 RootedGraph apply_fusion(const RootedGraph& source, const Fusion& fusion) {

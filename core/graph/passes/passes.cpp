@@ -50,6 +50,7 @@ RootedGraph run_passes(const RootedGraph& source, const PassOptions& options) {
   rooted = expand_batch_norm(rooted, by_size);
   rooted = expand_cross_entropy(rooted, by_size);
   rooted = expand_softmax(rooted, by_size);
+  rooted = eliminate_dead_code(apply_fusions(rooted, options, true));
   rooted = transpose_in_products(rooted, by_size);
   rooted = move_before_elements(rooted, by_size);
   rooted = elements_before_reshapes(rooted, by_size);

@@ -52,7 +52,9 @@ RootedGraph pool_before_custom_ops(const RootedGraph& source);
 
 // What a fusion of the device matches and has a kernel for becomes one node, `fused`, with that
 // kernel. Equal up to the order of additions.
-RootedGraph apply_fusions(const RootedGraph& source, const PassOptions& options);
+// Only those fusions are looked for of which Fusion::of_expanded is as given.
+RootedGraph apply_fusions(const RootedGraph& source, const PassOptions& options,
+                          bool of_expanded = false);
 
 // What the fusion matches becomes the calls that it writes (op_fusions.h).
 RootedGraph apply_fusion(const RootedGraph& source, const Fusion& fusion);

@@ -98,6 +98,14 @@ bool suits_warpgroups(const Conv2DCall& call) {
   return call.geometry.num_products() >= int64_t{1} << 29;
 }
 
+// The same, of those that sum over 64 channels; with fewer the rest of its depth is for nothing.
+bool suits_few_channels(const Conv2DCall& call) {
+  const Conv2DGeometry& g = call.geometry;
+  const int64_t summed = call.op == &op_conv2d ? g.input_channels : g.output_channels;
+  return g.num_products() >= int64_t{1} << 29 && summed > 48 &&
+         g.kernel_height * g.kernel_width > 1;
+}
+
 // An engine of cuDNN with an epilogue takes as long as the convolution alone and saves a pass over
 // the result. Where channels are no multiple of 8, as those of 16-bit images, the convolution alone
 // has faster engines.
@@ -145,6 +153,7 @@ OwnCandidates own_candidates(const Conv2DCall& call, const OwnKernels& own) {
   add(suits_tiled(call), "kerascnn tiled", own.tiled);
   add(suits_tf32(call), "kerascnn tf32", own.tf32);
   add(suits_warpgroups(call), "kerascnn warpgroups", plan_conv2d_wgrad_warpgroups);
+  add(suits_few_channels(call), "kerascnn warpgroups for few channels", plan_conv2d_warpgroups);
   add(suits_product(call), "cuBLASLt", own.product);
   return result;
 }
@@ -207,6 +216,15 @@ std::unique_ptr<Kernel> plan_fused_conv2d_wgrad(const Match& match) {
   const PlanRequest whole = match.request();
   return plan_conv2d_wgrad({op_conv2d_wgrad, match.node("convolution").attributes, whole.inputs,
                             whole.outputs, whole.allow_tf32, whole.autotune});
+}
+
+std::unique_ptr<Kernel> plan_fused_conv2d_moments(const Match& match) {
+  const PlanRequest whole = match.request();
+  Conv2DCall call = make_call({op_conv2d, match.node("convolution").attributes, whole.inputs,
+                               whole.outputs, whole.allow_tf32, whole.autotune});
+  call.has_bias = match.has("bias");
+  if (needs_direct(call) || !suits_few_channels(call)) return nullptr;
+  return plan_conv2d_warpgroups_moments(call);
 }
 
 // Small convolutions have kernels of their own, and an addition after them takes next to no time.

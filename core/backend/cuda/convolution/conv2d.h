@@ -5,8 +5,9 @@
 //   conv2d_pointwise.cu         own, TF32 and 16 bits: 1x1 kernels, any activation but relu
 //   conv2d_tiled.cu             own, float32, little arithmetic: bands of images in shared memory
 //   conv2d_tf32.cu              own, float32 with TF32 allowed, few channels: tensor cores
-//   conv2d_wgrad_warpgroups.cu  own, TF32, Hopper: the gradient of 3x3 kernels, many channels
-//   conv2d_product.cu           cuBLASLt: 1x1 kernels, and few input channels
+//   conv2d_warpgroups.cu        own, 16 bits, Hopper: few input channels, forward and their
+//   gradient conv2d_wgrad_warpgroups.cu  own, TF32, Hopper: the gradient of 3x3 kernels, many
+//   channels conv2d_product.cu           cuBLASLt: 1x1 kernels, and few input channels
 //   cudnn_conv2d.cpp            cuDNN: larger convolutions, float16 and bfloat16
 //   conv2d_direct.cu            own, any floating dtype and geometry: float64, what others refuse
 #pragma once
@@ -51,6 +52,15 @@ std::unique_ptr<Kernel> plan_conv2d_narrow(const Conv2DCall& call);
 // Forward. Null where the call does not fit: dtype, TF32 not allowed, kernels but 1x1, strides,
 // groups, channels whose rows are no multiples of 16 bytes, an activation that has no kernel here.
 std::unique_ptr<Kernel> plan_conv2d_pointwise(const Conv2DCall& call);
+
+// Forward, with bias and relu, and the input's gradient. Null where the call does not fit: any
+// dtype but those of 16 bits, groups, strides, dilation, more than 9 taps, more than 64 channels to
+// sum over, channels that are no multiples of 8, sizes that leave much of the arithmetic for
+// nothing, and on any device but Hopper.
+std::unique_ptr<Kernel> plan_conv2d_warpgroups(const Conv2DCall& call);
+// The same forward, with the results' mean and variance over all pixels, in float32, as outputs 1
+// and 2.
+std::unique_ptr<Kernel> plan_conv2d_warpgroups_moments(const Conv2DCall& call);
 
 // Null where the call does not fit (dtype, groups, a band of the input larger than shared memory;
 // stride for dgrad).

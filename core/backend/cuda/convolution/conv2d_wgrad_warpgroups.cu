@@ -35,8 +35,7 @@ std::unique_ptr<Kernel> plan_conv2d_wgrad_warpgroups(const Conv2DCall& call) {
   const WgradLayout l =
       plan_wgrad_layout(sizes_of_wgrad(call.geometry), context.multiprocessors(),
                         static_cast<int>(context.properties().sharedMemPerBlockOptin));
-  const auto encode = find_encode_tiled();
-  if (l.turns == 0 || encode == nullptr) return nullptr;
+  if (l.turns == 0 || !can_describe_boxes()) return nullptr;
   const auto kernel = l.stride_width == 1 ? wgrad_warpgroups_kernel<1> : wgrad_warpgroups_kernel<2>;
   allow_most_shared_memory(kernel);
   const int64_t size = num_elements(call.geometry.kernel_shape());
@@ -47,10 +46,8 @@ std::unique_ptr<Kernel> plan_conv2d_wgrad_warpgroups(const Conv2DCall& call) {
         const auto stream = static_cast<cudaStream_t>(args.stream);
         adds_up = adds_up && sums > 0;
         float* partial = adds_up ? static_cast<float*>(args.workspace) : output<float>(args, 0);
-        CUtensorMap x;
-        describe_input(encode, l, input<float>(args, 0), &x);
         kernel<<<grid_of_wgrad(l), kWgradThreads, WgradMemory(l).bytes, stream>>>(
-            x, input<float>(args, 1), partial, l);
+            describe_input(l, input<float>(args, 0)), input<float>(args, 1), partial, l);
         check_launch("conv2d_wgrad_warpgroups");
         if (adds_up) {
           launch_sum_partials(DType::Float32, partial, args.outputs[0], l.splits, size, stream);

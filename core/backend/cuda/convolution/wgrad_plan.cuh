@@ -5,7 +5,7 @@
 
 #include "core/backend/cuda/convolution/wgrad_warpgroups.cuh"
 #include "core/backend/cuda/launch.h"
-#include "core/base/error.h"
+#include "core/backend/cuda/runtime/tensor_map.h"
 #include "core/ops/conv2d.h"
 
 namespace kerascnn::cuda {
@@ -121,37 +121,11 @@ inline dim3 grid_of_wgrad(const WgradLayout& l) {
               static_cast<unsigned>(l.splits));
 }
 
-// The driver's function, found at run time: this library does not link to the driver.
-inline decltype(&cuTensorMapEncodeTiled) find_encode_tiled() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                              12000, cudaEnableDefault, &found);
-  if (status != cudaSuccess || found != cudaDriverEntryPointSuccess) return nullptr;
-  return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-}
-
-// Describes x for copies of the boxes that turns read. Throws LibraryError where the driver
-// refuses.
-inline void describe_input(decltype(&cuTensorMapEncodeTiled) encode, const WgradLayout& l,
-                           const float* x, CUtensorMap* map) {
-  using Size = cuuint64_t;
-  const Size channels = l.input_channels, width = l.input_width, height = l.input_height;
-  const Size sizes[4] = {channels, width, height, static_cast<Size>(l.batch)};
-  const Size strides[3] = {channels * 4, channels * width * 4, channels * width * height * 4};
-  const cuuint32_t box[4] = {static_cast<cuuint32_t>(kWgradPlane), static_cast<cuuint32_t>(l.pitch),
-                             static_cast<cuuint32_t>(l.input_rows),
-                             static_cast<cuuint32_t>(l.images)};
-  const cuuint32_t steps[4] = {1, 1, 1, 1};
-  const CUresult status =
-      encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, const_cast<float*>(x), sizes, strides, box,
-             steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (status != CUDA_SUCCESS) {
-    throw LibraryError(message("conv2d_wgrad: cuTensorMapEncodeTiled failed with status ",
-                               static_cast<int>(status), " for input (", l.batch, ", ",
-                               l.input_height, ", ", l.input_width, ", ", l.input_channels, ")"));
-  }
+// Describes x for copies of the boxes that turns read.
+inline CUtensorMap describe_input(const WgradLayout& l, const float* x) {
+  return describe_boxes("conv2d_wgrad", DType::Float32, x,
+                        {l.input_channels, l.input_width, l.input_height, l.batch},
+                        {kWgradPlane, l.pitch, l.input_rows, l.images});
 }
 
 }  // namespace kerascnn::cuda

@@ -36,10 +36,14 @@ namespace kerascnn::cuda {
   FUSION(group_norm)                               \
   FUSION(group_norm_grad)
 
+// These are of nodes that normalizations are expanded to (Fusion::of_expanded).
+#define KERASCNN_CUDA_EXPANDED_FUSIONS(FUSION) FUSION(conv2d_moments)
+
 std::span<const Fusion* const> fusions();
 
 #define KERASCNN_DECLARE_FUSION(name) std::unique_ptr<Kernel> plan_fused_##name(const Match& match);
 KERASCNN_CUDA_FUSIONS(KERASCNN_DECLARE_FUSION)
+KERASCNN_CUDA_EXPANDED_FUSIONS(KERASCNN_DECLARE_FUSION)
 #undef KERASCNN_DECLARE_FUSION
 
 using kerascnn::pattern_conv2d_max_pool2d;
@@ -129,6 +133,22 @@ inline void pattern_conv2d_add(Pattern& pattern) {
   });
   if (pattern.has("relu")) y = y.call(op_relu).as("relu");
   pattern.output("y", y);
+}
+
+// A convolution in 16 bits and the statistics of its results, as batch normalization needs them.
+inline void pattern_conv2d_moments(Pattern& pattern) {
+  const PatternValue x = pattern.input("x"), kernel = pattern.input("kernel");
+  std::vector<PatternValue> weights = {kernel};
+  if (pattern.has("bias")) weights.push_back(pattern.input("bias"));
+  const PatternValue y = x.call(op_conv2d, weights).where(is_linear).as("convolution");
+  const PatternValue mean = y.call(op_cast).again().call(op_column_moments).as("moments");
+  mean.where([](const Graph& graph, const Node& node) {
+    const TensorSpec& spec = graph.value(node.inputs[0]).spec;
+    return spec.dtype == DType::Float32 && column_moments_outer_axes(node.attributes) == 0;
+  });
+  pattern.output("y", y);
+  pattern.output("mean", mean);
+  pattern.output("variance", mean.result(1));
 }
 
 // How often a classifier is right: in how many rows of the scores (n, classes) the first maximum,

@@ -7,6 +7,7 @@
 
 #include "core/backend/cuda/device/begin.cuh"
 #include "core/backend/cuda/device/block.cuh"
+#include "core/backend/cuda/device/moments.cuh"
 #include "core/backend/cuda/device/types.cuh"
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/movement/copy.cuh"
@@ -108,15 +109,10 @@ __global__ void __launch_bounds__(kColumnThreads)
   if (is_writer) reduction.finish(result, value);
 }
 
-// Mean and sum of squared deviations, merged as Chan, Golub and LeVeque do ("Updating formulae and
-// a pairwise algorithm for computing sample variances", 1979). This is exact where a plain sum of
-// squares would cancel.
 template <typename T>
 struct Statistics {
   using C = compute_t<T>;
-  struct Value {
-    C count, mean, deviation;
-  };
+  using Value = Moments<C>;
 
   const T* x;
   int64_t channels;
@@ -128,13 +124,7 @@ struct Statistics {
   T* inverse_stddev;
 
   __device__ __forceinline__ static Value merge(const Value& a, const Value& b) {
-    if (b.count == C(0)) return a;
-    if (a.count == C(0)) return b;
-    const C count = a.count + b.count;
-    const C share = b.count / count;
-    const C delta = b.mean - a.mean;
-    return {count, a.mean + delta * share,
-            a.deviation + b.deviation + delta * delta * a.count * share};
+    return merge_moments(a, b);
   }
 
   __device__ __forceinline__ Value accumulate(int64_t channel, int64_t begin, int64_t end,
