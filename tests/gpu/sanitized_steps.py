@@ -244,6 +244,18 @@ def train_few_channels_by_warpgroups(rng):
         print("few channels", policy, model.evaluate(x, target, batch_size=17, verbose=0))
 
 
+def train_attention_by_warpgroups(rng):
+    """Runs attention of heads of 64 numbers, whose gradients have an own kernel."""
+    x = rng.standard_normal((17, 131, 24)).astype("float32")
+    for policy in each_policy("mixed_bfloat16", "mixed_float16"):
+        words = keras.Input((131, 24))
+        attended = layers.MultiHeadAttention(2, 64)(words, words)
+        model = keras.Model(words, layers.GlobalAveragePooling1D(dtype="float32")(attended))
+        model.compile("sgd", "mse")
+        model.fit(x, x[:, 0], batch_size=17, epochs=1 if SHORT else 2, verbose=0)
+        print("attention", policy, model.evaluate(x, x[:, 0], batch_size=17, verbose=0))
+
+
 def train_with_kernels_of_everyday_networks(rng):
     """Runs patches as products, depthwise convolutions, pooling and attention, at odd sizes."""
     x = rng.integers(0, 256, (7, 35, 33, 3), np.uint8)
@@ -315,7 +327,8 @@ if __name__ == "__main__":
     predict_with_activations_in_convolutions(rng)
     train_with_large_images(rng)
     train_a_kernel_by_warpgroups(rng)
-    os.environ["KERASCNN_FEW_CHANNELS_KERNELS"] = "1"
+    os.environ["KERASCNN_WARPGROUP_KERNELS"] = "1"
     train_few_channels_by_warpgroups(rng)
-    os.environ["KERASCNN_FEW_CHANNELS_KERNELS"] = "0"
+    train_attention_by_warpgroups(rng)
+    os.environ["KERASCNN_WARPGROUP_KERNELS"] = "0"
     train_with_kernels_of_libraries(rng)

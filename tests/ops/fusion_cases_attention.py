@@ -86,6 +86,26 @@ def _row(name, id):
     return row(name, id, _attention(sizes, name == "attention_grad", **form))
 
 
+# With heads of 64 and up to 256 keys Hopper has an own kernel of gradients, off by default: 32
+# queries at a time, 64 keys of each warpgroup.
+SHORT_SWITCH = "KERASCNN_WARPGROUP_KERNELS"
+SHORT = [
+    row("attention_grad", id, _attention(sizes, True, **form))
+    for id, sizes, form in (
+        ("odd", (5, 3, 197, 197, 64, 64), {}),
+        ("op", (5, 3, 197, 197, 64, 64), {"one_batch": False}),
+        ("heads_before", (7, 3, 197, 130, 64, 64), {"heads_behind": False}),
+        ("unscaled", (9, 3, 130, 197, 64, 64), {"scale": None}),
+        ("one_warpgroup", (130, 4, 33, 31, 64, 64), {}),
+        ("two_warpgroups", (41, 5, 32, 96, 64, 64), {}),
+        ("all_keys", (19, 2, 70, 256, 64, 64), {}),
+        ("many_queries", (9, 3, 330, 129, 64, 64), {}),
+        ("many_heads", (300, 3, 64, 64, 64, 64), {}),
+        ("one_query", (4000, 4, 1, 33, 64, 64), {}),
+        ("one_key", (4000, 4, 33, 1, 64, 64), {}),
+    )
+]
+
 # test_attention.py has the values of all of these. cuDNN compiles a kernel for each kind of call,
 # so the tests of fusions have few.
 GRADIENTS = [_row("attention_grad", id) for id in (*SIZES, *FORMS)]

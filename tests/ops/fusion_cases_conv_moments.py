@@ -6,7 +6,7 @@ import numpy as np
 
 from .case import normal, row
 
-SWITCH = "KERASCNN_FEW_CHANNELS_KERNELS"
+SWITCH = "KERASCNN_WARPGROUP_KERNELS"
 
 
 def _normalized(x, kernel, padding=(1, 1, 1, 1), has_bias=False):

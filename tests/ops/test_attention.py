@@ -58,10 +58,29 @@ def reference(q, k, v, gy, *added, scale, is_causal, one_batch, heads_behind):
 
 @pytest.mark.parametrize(("case", "dtype"), CASES)
 def test_attention_and_its_gradients(case, dtype, device, rng):
-    """On a GPU cuDNN takes what it can. Two runs have the same bits."""
+    """On a GPU cuDNN takes what it can."""
+    taken = device != "cpu" and case.id not in fusion_cases_attention.NOT_TAKEN
+    check_gradients(case, dtype, device, rng, taken)
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [
+        pytest.param(case, dtype, id=f"{case.id}-{dtype}")
+        for case in fusion_cases_attention.SHORT
+        for dtype in ("bfloat16", "float16")[: 2 if case.id == "odd" else 1]
+    ],
+)
+def test_gradients_of_short_attention(case, dtype, device, rng, monkeypatch):
+    """Hopper has an own kernel for them."""
+    monkeypatch.setenv(fusion_cases_attention.SHORT_SWITCH, "1")
+    check_gradients(case, dtype, device, rng, device != "cpu")
+
+
+def check_gradients(case, dtype, device, rng, taken):
+    """Compares the results with float64; two runs have the same bits."""
     inputs, attributes = harness.draw(case, rng, dtype)
     program = fusions.compile_nodes(case.op, inputs, attributes, device, optimize=True)
-    taken = device != "cpu" and case.id not in fusion_cases_attention.NOT_TAKEN
     assert fusions.is_fused(program, "attention") == taken
     assert fusions.is_fused(program, "attention_grad") == taken
     first, second = (fusions.run(program, inputs, device) for _ in range(2))

@@ -158,7 +158,7 @@ FEW_CHANNELS = {
 @pytest.mark.parametrize("name", FEW_CHANNELS)
 def test_convolutions_of_few_channels(name, op, dtype, device, rng, monkeypatch):
     """NaN in a pixel gets into the results that read it, and nowhere else."""
-    monkeypatch.setenv("KERASCNN_FEW_CHANNELS_KERNELS", "1")
+    monkeypatch.setenv("KERASCNN_WARPGROUP_KERNELS", "1")
     images, filters, kernel, padding = FEW_CHANNELS[name]
     height, width = (
         images[i + 1] + padding[2 * i] + padding[2 * i + 1] - kernel[i] + 1 for i in (0, 1)

@@ -159,6 +159,7 @@ std::unique_ptr<Kernel> plan_fused_attention_grad(const Match& match) {
   arguments.y = match.input("y");
   arguments.log_sums = match.input("log_sums");
   arguments.gy = match.input("gy");
+  if (auto kernel = plan_attention_grad_short(*call, arguments)) return kernel;
   return plan_attention_grad_cudnn(*call, arguments);
 }
 

@@ -64,5 +64,9 @@ std::unique_ptr<Kernel> plan_attention_products(const AttentionCall& call,
 // have the same bits.
 std::unique_ptr<Kernel> plan_attention_grad_cudnn(const AttentionCall& call,
                                                   const AttentionArguments& arguments);
+// The same by an own kernel. Null where the call does not fit: heads of other sizes than 64, more
+// than 256 keys, anything added or hidden, and on any device but Hopper.
+std::unique_ptr<Kernel> plan_attention_grad_short(const AttentionCall& call,
+                                                  const AttentionArguments& arguments);
 
 }  // namespace kerascnn::cuda

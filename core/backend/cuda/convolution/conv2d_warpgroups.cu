@@ -41,7 +41,7 @@ Windows windows_of(const Conv2DCall& call) {
 }
 
 // Off until the kernel has run on a GPU.
-bool is_switched_on() { return env_flag("KERASCNN_FEW_CHANNELS_KERNELS", false); }
+bool is_switched_on() { return env_flag("KERASCNN_WARPGROUP_KERNELS", false); }
 
 bool fits(const Conv2DCall& call) {
   const Conv2DGeometry& g = call.geometry;

@@ -161,7 +161,7 @@ __device__ __forceinline__ void multiply_taps(float (&sums)[kTiles][4], const ch
       begin_products();
 #pragma unroll
       for (int step = 0; step < kConvChannels / kConvDepth; ++step) {
-        multiply_rows<Half, kTiles, !kIsGradient>(sums, left + step * kKernelStep,
+        multiply_rows<Half, kTiles, !kIsGradient, false>(sums, left + step * kKernelStep,
                                                   right + step * kPixelStep, adds_up);
         adds_up = 1;
       }

@@ -28,6 +28,15 @@ __device__ __forceinline__ uint64_t describe_rows(const void* first) {
          kSwizzle128 << 62;
 }
 
+// The same for rows of 32 numbers, 64 bytes, of which piece p of row r lies at p ^ r / 2 % 4,
+// counted from a multiple of 512 bytes.
+__device__ __forceinline__ uint64_t describe_half_rows(const void* first) {
+  const uint64_t address = __cvta_generic_to_shared(first);
+  constexpr uint64_t kSwizzle64 = 2, kUnused = 1;
+  return (address >> 4 & 0x3fff) | kUnused << 16 | uint64_t{kSwizzledPeriod / 2} >> 4 << 32 |
+         kSwizzle64 << 62;
+}
+
 // Lists of registers for the instructions below: %0 to %9, %10 to %19 and so on.
 #define KERASCNN_FIVE(n, a, b, c, d, e) \
   "%" #n #a ", %" #n #b ", %" #n #c ", %" #n #d ", %" #n #e ", "
@@ -43,37 +52,68 @@ __device__ __forceinline__ uint64_t describe_rows(const void* first) {
   KERASCNN_SIXTEEN(i), KERASCNN_SIXTEEN(i + 4), KERASCNN_SIXTEEN(i + 8), KERASCNN_SIXTEEN(i + 12)
 
 // The numbers of the registers behind the sums are those of the inputs, in their order.
-#define KERASCNN_MULTIPLY(columns, dtype, registers, left_at, right_at, transposed_at, adds_at, \
-                          ...)                                                                  \
-  asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " adds_at                                \
-               ", 0;\n"                                                                         \
-               "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." dtype "." dtype          \
-               " "                                                                              \
-               "{" registers "}, " left_at ", " right_at ", adds, 1, 1, " transposed_at         \
-               ", 0;\n}\n"                                                                      \
-               : __VA_ARGS__                                                                    \
-               : "l"(left), "l"(right), "n"(static_cast<int>(kTransposed)), "r"(adds_up))
+#define KERASCNN_MULTIPLY(columns, dtype, registers, left_at, right_at, left_transposed,  \
+                          right_transposed, adds_at, ...)                                 \
+  asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " adds_at                          \
+               ", 0;\n"                                                                   \
+               "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." dtype "." dtype    \
+               " "                                                                        \
+               "{" registers "}, " left_at ", " right_at ", adds, 1, 1, " left_transposed \
+               ", " right_transposed ";\n}\n"                                             \
+               : __VA_ARGS__                                                              \
+               : "l"(left), "l"(right), "n"(static_cast<int>(kLeftTransposed)),           \
+                 "n"(static_cast<int>(kRightTransposed)), "r"(adds_up))
 #define KERASCNN_MULTIPLY_136(dtype)                                                            \
   KERASCNN_MULTIPLY(136, dtype, KERASCNN_SIXTY "%60, %61, %62, %63, %64, %65, %66, %67", "%68", \
-                    "%69", "%70", "%71", KERASCNN_SIXTYFOUR(0), KERASCNN_FOUR(16))
-#define KERASCNN_MULTIPLY_232(dtype)                                                             \
-  KERASCNN_MULTIPLY(232, dtype,                                                                  \
-                    KERASCNN_SIXTY KERASCNN_FIFTY_MORE "%110, %111, %112, %113, %114, %115",     \
-                    "%116", "%117", "%118", "%119", KERASCNN_SIXTYFOUR(0), KERASCNN_SIXTEEN(16), \
-                    KERASCNN_SIXTEEN(20), KERASCNN_SIXTEEN(24), KERASCNN_FOUR(28))
+                    "%69", "%70", "%71", "%72", KERASCNN_SIXTYFOUR(0), KERASCNN_FOUR(16))
+#define KERASCNN_MULTIPLY_232(dtype)                                                               \
+  KERASCNN_MULTIPLY(                                                                               \
+      232, dtype, KERASCNN_SIXTY KERASCNN_FIFTY_MORE "%110, %111, %112, %113, %114, %115", "%116", \
+      "%117", "%118", "%119", "%120", KERASCNN_SIXTYFOUR(0), KERASCNN_SIXTEEN(16),                 \
+      KERASCNN_SIXTEEN(20), KERASCNN_SIXTEEN(24), KERASCNN_FOUR(28))
+
+#define KERASCNN_MULTIPLY_32(dtype)                                                                \
+  KERASCNN_MULTIPLY(32, dtype, KERASCNN_TEN() "%10, %11, %12, %13, %14, %15", "%16", "%17", "%18", \
+                    "%19", "%20", KERASCNN_SIXTEEN(0))
+
+#define KERASCNN_MULTIPLY_64(dtype)                                                              \
+  KERASCNN_MULTIPLY(64, dtype, KERASCNN_TEN() KERASCNN_TEN(1) KERASCNN_TEN(2) "%30, %31", "%32", \
+                    "%33", "%34", "%35", "%36", KERASCNN_SIXTEEN(0), KERASCNN_SIXTEEN(4))
+
+// The first factor from registers.
+#define KERASCNN_MULTIPLY_LEFT_64(dtype) \
+  asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %37, 0;\n"                              \
+               "wgmma.mma_async.sync.aligned.m64n64k16.f32." dtype "." dtype " "               \
+               "{" KERASCNN_TEN() KERASCNN_TEN(1) KERASCNN_TEN(2) "%30, %31}, "                 \
+               "{%32, %33, %34, %35}, %36, adds, 1, 1, 1;\n}\n"                                \
+               : KERASCNN_SIXTEEN(0), KERASCNN_SIXTEEN(4)                                      \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(right), "r"(adds_up))
 
 // Starts sums (64, 8 * kTiles) = a (64, 16) @ b (16, 8 * kTiles), or += where adds_up is not 0.
-// `right` describes rows, one for each column of b, with 16 numbers of it. `left` describes rows
-// of a, or, where it is transposed, 16 rows, one for each column of a, with all 64 numbers of it.
-// Each of the four warps has 16 rows of the sums, spread over its lanes as HalfNumbers::multiply()
-// has them. This comes between begin_products() and commit_products().
-template <typename Half, int kTiles, bool kTransposed>
+// `left` describes rows of a with 16 numbers each, or, where it is transposed, 16 rows, one for
+// each column of a, with all 64 numbers of it. `right` describes rows, one for each column of b,
+// with 16 numbers of it, or, where it is transposed, 16 rows of b. Each of the four warps has 16
+// rows of the sums, spread over its lanes as HalfNumbers::multiply() has them. This comes between
+// begin_products() and commit_products().
+template <typename Half, int kTiles, bool kLeftTransposed, bool kRightTransposed>
 __device__ __forceinline__ void multiply_rows(float (&d)[kTiles][4], uint64_t left, uint64_t right,
                                               int adds_up) {
-  static_assert(kTiles == 17 || kTiles == 29);
+  static_assert(kTiles == 4 || kTiles == 8 || kTiles == 17 || kTiles == 29);
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr bool kIsHalf = std::is_same_v<Half, __half>;
-  if constexpr (kTiles == 17) {
+  if constexpr (kTiles == 4) {
+    if constexpr (kIsHalf) {
+      KERASCNN_MULTIPLY_32("f16");
+    } else {
+      KERASCNN_MULTIPLY_32("bf16");
+    }
+  } else if constexpr (kTiles == 8) {
+    if constexpr (kIsHalf) {
+      KERASCNN_MULTIPLY_64("f16");
+    } else {
+      KERASCNN_MULTIPLY_64("bf16");
+    }
+  } else if constexpr (kTiles == 17) {
     if constexpr (kIsHalf) {
       KERASCNN_MULTIPLY_136("f16");
     } else {
@@ -92,6 +132,24 @@ __device__ __forceinline__ void multiply_rows(float (&d)[kTiles][4], uint64_t le
 #endif
 }
 
+// The same for a (64, 16) in registers, as HalfNumbers::multiply() has it, and b (16, 64), whose 16
+// rows `right` describes.
+template <typename Half>
+__device__ __forceinline__ void multiply_left(float (&d)[8][4], const LeftFragment& left,
+                                              uint64_t right, int adds_up) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  const auto& a = left.words;
+  if constexpr (std::is_same_v<Half, __half>) {
+    KERASCNN_MULTIPLY_LEFT_64("f16");
+  } else {
+    KERASCNN_MULTIPLY_LEFT_64("bf16");
+  }
+#else
+  (void)d, (void)left, (void)right, (void)adds_up;
+  __trap();  // planned for sm_90 only
+#endif
+}
+
 #undef KERASCNN_FIVE
 #undef KERASCNN_TEN
 #undef KERASCNN_SIXTY
@@ -100,12 +158,28 @@ __device__ __forceinline__ void multiply_rows(float (&d)[kTiles][4], uint64_t le
 #undef KERASCNN_SIXTEEN
 #undef KERASCNN_SIXTYFOUR
 #undef KERASCNN_MULTIPLY
+#undef KERASCNN_MULTIPLY_32
+#undef KERASCNN_MULTIPLY_64
+#undef KERASCNN_MULTIPLY_LEFT_64
 #undef KERASCNN_MULTIPLY_136
 #undef KERASCNN_MULTIPLY_232
 
-// Stores matrices of 8 x 8 numbers of 16 bits, transposed: with g = lane / 4 and t = lane % 4, word
-// i of a lane holds matrix i's numbers [g][2t] and [g][2t + 1]. Lane 8 * i + c says where column c
-// of matrix i goes, 16 bytes.
+// Stores matrices of 8 x 8 numbers of 16 bits: with g = lane / 4 and t = lane % 4, word i of a lane
+// holds matrix i's numbers [g][2t] and [g][2t + 1]. Lane 8 * i + r says where row r of matrix i
+// goes, 16 bytes.
+__device__ __forceinline__ void store_matrices(void* to, const uint32_t (&words)[4]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+               "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+               : "memory");
+#else
+  (void)to, (void)words;
+  __trap();  // planned for sm_90 only
+#endif
+}
+
+// The same transposed: lane 8 * i + c says where column c of matrix i goes.
 __device__ __forceinline__ void store_transposed(void* to, const uint32_t (&words)[4]) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
