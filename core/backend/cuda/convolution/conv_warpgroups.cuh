@@ -162,7 +162,7 @@ __device__ __forceinline__ void multiply_taps(float (&sums)[kTiles][4], const ch
 #pragma unroll
       for (int step = 0; step < kConvChannels / kConvDepth; ++step) {
         multiply_rows<Half, kTiles, !kIsGradient, false>(sums, left + step * kKernelStep,
-                                                  right + step * kPixelStep, adds_up);
+                                                         right + step * kPixelStep, adds_up);
         adds_up = 1;
       }
       left = kIsGradient ? left - kConvTap / 16 : left + kConvTap / 16;
