@@ -173,12 +173,6 @@ __device__ __forceinline__ void sum_chunk(char* shared, const ShortAttention& a,
   }
 }
 
-template <typename Half>
-__device__ __forceinline__ uint32_t pack_two(float first, float second) {
-  const Half pair[2] = {store<Half>(first), store<Half>(second)};
-  return *reinterpret_cast<const uint32_t*>(pair);
-}
-
 __device__ __forceinline__ float power_of_2(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
@@ -190,8 +184,8 @@ template <typename Half>
 __device__ __forceinline__ LeftFragment factor_of(const float (&sums)[kShortTiles][4], int step) {
   const auto& near = sums[2 * step];
   const auto& far = sums[2 * step + 1];
-  return {{pack_two<Half>(near[0], near[1]), pack_two<Half>(near[2], near[3]),
-           pack_two<Half>(far[0], far[1]), pack_two<Half>(far[2], far[3])}};
+  return {{pack_pair<Half>(near[0], near[1]), pack_pair<Half>(near[2], near[3]),
+           pack_pair<Half>(far[0], far[1]), pack_pair<Half>(far[2], far[3])}};
 }
 
 // Stores a warp's gradients of 16 keys or values; `to` is that of the first. They go through shared
@@ -210,7 +204,7 @@ __device__ __forceinline__ void store_rows(const float (&sums)[kShortSize / 8][4
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const auto& tile = sums[4 * half + 2 * pair + i / 2];
-        words[i] = pack_two<Half>(tile[i % 2 * 2] * scale, tile[i % 2 * 2 + 1] * scale);
+        words[i] = pack_pair<Half>(tile[i % 2 * 2] * scale, tile[i % 2 * 2 + 1] * scale);
       }
       store_matrices(storing + place(lane / 8 % 2 * 8 + lane % 8, 2 * pair + lane / 16), words);
     }
@@ -238,7 +232,7 @@ __device__ __forceinline__ void store_columns(const float (&sums)[kShortTiles][4
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const auto& tile = sums[2 * pair + i / 2];
-      words[i] = pack_two<Half>(tile[i % 2 * 2] * scale, tile[i % 2 * 2 + 1] * scale);
+      words[i] = pack_pair<Half>(tile[i % 2 * 2] * scale, tile[i % 2 * 2 + 1] * scale);
     }
     store_transposed(storing + place(16 * pair + lane / 16 * 8 + lane % 8, lane / 8 % 2), words);
   }

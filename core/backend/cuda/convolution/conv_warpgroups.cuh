@@ -86,19 +86,6 @@ struct ConvMemory {
   }
 };
 
-// Goes around the ring.
-struct ConvStage {
-  int number = 0;
-  uint32_t phase = 0;
-
-  __device__ __forceinline__ void advance(int stages) {
-    if (++number == stages) {
-      number = 0;
-      phase ^= 1;
-    }
-  }
-};
-
 // The first pixel of a rectangle of results.
 struct ConvTile {
   int image, row, column;
@@ -120,7 +107,7 @@ __device__ __forceinline__ void copy_conv(const CUtensorMap* x, const CUtensorMa
   const int first = static_cast<int>(blockIdx.y) * kConvChannels;
   kernel_full.arrive_and_expect(l.taps() * kConvTap);
   copy_tensor(shared, kernel, kernel_full, kIsGradient ? 0 : first, kIsGradient ? first : 0, 0, 0);
-  ConvStage at;
+  RingStage at;
   for (int tile = static_cast<int>(blockIdx.x); tile < l.tiles; tile += gridDim.x) {
     memory.empty(shared)[at.number].wait(at.phase ^ 1);
     Barrier& full = memory.full(shared)[at.number];
@@ -195,11 +182,6 @@ struct ConvEdge {
   }
 };
 
-template <typename Half>
-__device__ __forceinline__ uint32_t pack_pair(float first, float second) {
-  const Half pair[2] = {store<Half>(first), store<Half>(second)};
-  return *reinterpret_cast<const uint32_t*>(pair);
-}
 template <typename Half>
 __device__ __forceinline__ float unpack(uint32_t pair, int number) {
   return load(reinterpret_cast<const Half*>(&pair)[number]);
@@ -363,7 +345,7 @@ __device__ __forceinline__ void multiply_conv(char* shared, Half* __restrict__ y
   const int my_turn = kConvFirstTurn + part, their_turn = kConvFirstTurn + kConvParts - 1 - part;
   if (part == kConvParts - 1) arrive_at(kConvFirstTurn);
   memory.kernel_full(shared).wait(0);
-  ConvStage at;
+  RingStage at;
   for (int tile = static_cast<int>(blockIdx.x); tile < l.tiles; tile += gridDim.x) {
     memory.full(shared)[at.number].wait(at.phase);
     wait_at(my_turn);

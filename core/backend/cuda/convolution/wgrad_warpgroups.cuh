@@ -188,19 +188,6 @@ struct WgradMemory {
   __device__ Barrier* empty(char* shared) const { return full(shared) + stages; }
 };
 
-// Goes around the ring.
-struct WgradStage {
-  int number = 0;
-  uint32_t phase = 0;
-
-  __device__ __forceinline__ void advance(const WgradLayout& l) {
-    if (++number == l.stages) {
-      number = 0;
-      phase ^= 1;
-    }
-  }
-};
-
 // A thread of the copiers takes four filters of a quarter at a time: four vectors of gy. Filter j
 // of them goes to part j of the columns, so that neighbouring threads write neighbouring columns.
 struct WgradQuarter {
@@ -287,7 +274,7 @@ __device__ __forceinline__ void copy_turns(const CUtensorMap* x, const float* __
     if (reader.quarter < l.groups * kWgradRun) return;
     if (++reader.turn < end_turn) reader.begin(gy, l, thread);
   };
-  WgradStage at;
+  RingStage at;
   int turn = first_turn, quarter = thread / WgradQuarter::kQuads;
   // Writes what has been read, and reads what is two quarters ahead.
   const auto take = [&](WgradQuarter& next) {
@@ -302,7 +289,7 @@ __device__ __forceinline__ void copy_turns(const CUtensorMap* x, const float* __
     if (quarter >= l.groups * kWgradRun) {
       publish_to_tensor_cores();
       memory.full(shared)[at.number].arrive();
-      at.advance(l);
+      at.advance(l.stages);
       ++turn;
       quarter = thread / WgradQuarter::kQuads;
     }
@@ -452,7 +439,7 @@ __device__ __forceinline__ void multiply_turns(char* shared, float* __restrict__
   };
 
   // While products are under way, the thread reads what the next ones need.
-  WgradStage at;
+  RingStage at;
   if (first_turn < end_turn) {
     full[0].wait(0);
     read(0, 0);
@@ -465,7 +452,7 @@ __device__ __forceinline__ void multiply_turns(char* shared, float* __restrict__
     }
     multiply(at.number, l.groups - 1);
     const int stage = at.number;
-    at.advance(l);
+    at.advance(l.stages);
     if (turn + 1 < end_turn) {
       full[at.number].wait(at.phase);
       read(at.number, 0);

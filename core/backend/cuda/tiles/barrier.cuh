@@ -61,6 +61,20 @@ struct alignas(8) Barrier {
   }
 };
 
+// Goes around a ring of stages: which one it is at, and how often, to the last bit, it has been
+// around.
+struct RingStage {
+  int number = 0;
+  uint32_t phase = 0;
+
+  __device__ __forceinline__ void advance(int stages) {
+    if (++number == stages) {
+      number = 0;
+      phase ^= 1;
+    }
+  }
+};
+
 // Starts to copy a box of a tensor to shared memory, from the given place on in each of its four
 // axes, the contiguous one first. It arrives at the barrier with its bytes.
 __device__ __forceinline__ void copy_tensor(void* to, const void* map, Barrier& barrier, int first,

@@ -164,6 +164,12 @@ __device__ __forceinline__ void multiply_left(float (&d)[8][4], const LeftFragme
 #undef KERASCNN_MULTIPLY_136
 #undef KERASCNN_MULTIPLY_232
 
+template <typename Half>
+__device__ __forceinline__ uint32_t pack_pair(float first, float second) {
+  const Half pair[2] = {store<Half>(first), store<Half>(second)};
+  return *reinterpret_cast<const uint32_t*>(pair);
+}
+
 // Stores matrices of 8 x 8 numbers of 16 bits: with g = lane / 4 and t = lane % 4, word i of a lane
 // holds matrix i's numbers [g][2t] and [g][2t + 1]. Lane 8 * i + r says where row r of matrix i
 // goes, 16 bytes.
