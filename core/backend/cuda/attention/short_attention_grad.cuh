@@ -2,9 +2,8 @@
 // tensor cores.
 //
 // A block has a head of a sample at a time. Each warpgroup keeps 64 of its keys and values, and the
-// sums of their gradients in registers, while all queries pass, 32 at a time. With s = exp(scale k
-// q
-// - log_sum), the shares, and d, the sum of gy * y of each query:
+// sums of their gradients in registers, while all queries pass, 32 at a time. With the shares
+// s = exp(scale k q - log_sum) and d, the sum of gy * y of each query:
 //   by_shares = v gy,  by_logits = s * (by_shares - d)     (64 keys, 32 queries)
 //   dv += s gy,  dk += by_logits q                         (64 keys, 64 numbers)
 //   dq = by_logits k                                       (64 numbers, 32 queries)
@@ -34,7 +33,8 @@ constexpr int kShortStages = 4;                            // of the ring of chu
 constexpr int kShortChunk = kShortQueries * kSwizzledRow;  // bytes of one tensor
 constexpr int kShortPart = kShortKeys * kSwizzledRow;
 constexpr int kShortLogits = kShortKeys * kShortQueries * 2;  // bytes of a warpgroup
-constexpr int kShortStoring = 1024;                           // of a warp
+constexpr float kLog2E = 1.44269504f;
+constexpr int kShortStoring = 1024;  // of a warp
 
 // Where a tensor (batch, heads, length, size) has a head: the length before or behind the heads.
 struct ShortTensor {
@@ -94,7 +94,7 @@ struct ShortMemory {
   }
 };
 
-// The heads and chunks of a block: head number i is `first` + i * `step` of all.
+// How many heads and chunks a block has, and which of all heads its head of a number is.
 struct ShortWork {
   int heads, chunks;
 
@@ -144,7 +144,6 @@ __device__ __forceinline__ float read_log_sum(const float* log_sums, const Short
                                               int chunk, int query) {
   query += chunk % a.chunks * kShortQueries;
   if (query >= a.queries) return INFINITY;
-  constexpr float kLog2E = 1.44269504f;
   return kLog2E *
          log_sums[static_cast<int64_t>(ShortWork::head(chunk / a.chunks)) * a.queries + query];
 }
@@ -286,7 +285,7 @@ __global__ void __launch_bounds__(kShortMostGroups * 32 * kWarpgroup, 1)
     sum_chunk<Half>(shared, a, 0, thread);
     __syncthreads();
 
-    const float factor = a.scale * 1.44269504f;  // of products, for powers of 2
+    const float factor = a.scale * kLog2E;  // of products, for powers of 2
     float dk[kShortSize / 8][4], dv[kShortSize / 8][4];
 #pragma unroll 1
     for (int number = 0; number < work.chunks; ++number) {

@@ -226,9 +226,9 @@ __device__ __forceinline__ void store_conv(const uint32_t (&pairs)[kTiles][2], c
   for (int i = 0; i < kTiles; i += 2) {
     const bool has_second = i + 1 < kTiles;
     char* const buffer = storing + i / 2 % 2 * (kConvStoring / 2);
+    const int second = has_second ? i + 1 : i;  // without one nobody reads its place
     store_transposed(buffer + written,
-                     {pairs[i][0], pairs[i][1], has_second ? pairs[has_second ? i + 1 : i][0] : 0,
-                      has_second ? pairs[has_second ? i + 1 : i][1] : 0});
+                     {pairs[i][0], pairs[i][1], pairs[second][0], pairs[second][1]});
     __syncwarp();
     if (has_filters && edge.has(row, column) && (has_second || pixel < 8)) {
       const auto results = *reinterpret_cast<const Vector<Half, 8>*>(buffer + read);
@@ -271,8 +271,9 @@ __device__ __forceinline__ void finish_moments(Moments<float> (&moments)[2],
       moments[row] = (lane & other) == 0 ? merge_moments(moments[row], theirs)
                                          : merge_moments(theirs, moments[row]);
     }
-    if (lane % 4 == 0)
+    if (lane % 4 == 0) {
       exchange[part * kConvChannels + warp * 16 + row * 8 + lane / 4] = moments[row];
+    }
   }
   wait_at(kConvAll);
   const int filter = thread % kConvChannels;
@@ -352,7 +353,7 @@ __device__ __forceinline__ void multiply_conv(char* shared, Half* __restrict__ y
     float sums[kTiles][4];
     multiply_taps<Half, kTiles, kIsGradient>(
         sums, shared, memory.stage(shared, at.number) + part * l.rows * l.pitch * kSwizzledRow, l);
-    // The last part's last turn is nobody's before.
+    // After the last turn of all nobody waits for the next one.
     if (part < kConvParts - 1 || tile + static_cast<int>(gridDim.x) < l.tiles) {
       arrive_at(their_turn);
     }
