@@ -9,6 +9,8 @@ import sys
 import numpy as np
 import pytest
 
+from kerascnn import _core
+
 from . import fusion_cases_attention, fusions, harness
 
 # cuDNN compiles a kernel for each dtype and kind of call, so few are in float16.
@@ -75,6 +77,17 @@ def test_gradients_of_short_attention(case, dtype, device, rng, monkeypatch):
     """Hopper has an own kernel for them."""
     monkeypatch.setenv(fusion_cases_attention.SHORT_SWITCH, "1")
     check_gradients(case, dtype, device, rng, device != "cpu")
+
+
+def test_hopper_takes_the_kernel_of_short_attention(cuda_device, rng, monkeypatch):
+    (description,) = [d for n, _, d in _core.list_devices() if n == cuda_device]
+    if "9.0" not in description:
+        pytest.skip(f"{description}: other kernels than on compute capability 9.0")
+    monkeypatch.setenv(fusion_cases_attention.SHORT_SWITCH, "1")
+    case = fusion_cases_attention.SHORT[0]
+    inputs, attributes = harness.draw(case, rng, "bfloat16")
+    program = fusions.compile_nodes(case.op, inputs, attributes, cuda_device, optimize=True)
+    assert "kerascnn short_attention_grad" in [row["kernel"] for row in program.describe()]
 
 
 def check_gradients(case, dtype, device, rng, taken):

@@ -194,6 +194,31 @@ def test_convolutions_of_few_channels(name, op, dtype, device, rng, monkeypatch)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=part * np.nanmax(np.abs(wanted)))
 
 
+@pytest.mark.parametrize("op", ["conv2d", "conv2d_dgrad"])
+def test_hopper_takes_the_kernel_of_few_channels(op, cuda_device, monkeypatch):
+    (description,) = [d for n, _, d in _core.list_devices() if n == cuda_device]
+    if "9.0" not in description:
+        pytest.skip(f"{description}: other kernels than on compute capability 9.0")
+    monkeypatch.setenv("KERASCNN_WARPGROUP_KERNELS", "1")
+    images, filters, kernel, padding = FEW_CHANNELS["whole"]
+    graph = _core.Graph()
+    x = graph.input("x", images, "bfloat16")  # and as large as the result's gradient
+    weights = graph.input("kernel", (*kernel, images[3], filters), "bfloat16")
+    attributes: dict[str, Any] = {
+        "strides": [1, 1],
+        "padding": padding,
+        "dilations": [1, 1],
+        "groups": 1,
+    }
+    if op == "conv2d_dgrad":
+        attributes["input_shape"] = list(images)
+    else:
+        attributes |= {"activation": "linear", "activation_alpha": 0.0}
+    outputs = graph.apply(op, [x, weights], attributes)
+    (call,) = _core.Program.compile(graph, outputs, cuda_device).describe()
+    assert call["kernel"] == "kerascnn conv2d_warpgroups"
+
+
 # Results of 2^22 elements and more: GPUs may use engines there that end with bias and activation.
 LARGE_RESULTS = {
     "three_rows": ((17, 64, 61, 8), (3, 3, 8, 64), 1),
