@@ -211,6 +211,16 @@ def cuda_device(request):
     _check_device(CUDA_DEVICE, request.node.nodeid)
 
 
+@pytest.fixture
+def on_cpu(monkeypatch) -> None:
+    """Makes the CPU the default device, also in the processes that a test starts.
+
+    It is for tests of what only CPUs have or do, such as several devices on a machine without a
+    GPU, or bits that a CPU computes. Elsewhere the default is the first GPU, where there is one.
+    """
+    monkeypatch.setenv("KERASCNN_DEVICE", "cpu")
+
+
 @pytest.fixture(params=["cpu", CUDA_DEVICE])
 def device(request) -> str:
     """Runs the test on every device in turn."""

@@ -264,6 +264,7 @@ class Feed:
                 step.release_inputs()
         self._tensors = []
         self._orders = []
+        self._order = self._tail_order = None
         if self._pieces is not None:
             self._pieces.close()
             # There is one for each kind of data that alternates; the next feed takes them.

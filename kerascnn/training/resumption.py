@@ -151,6 +151,9 @@ class Training:
     def end_epoch(self, epoch: int, logs: dict[str, Any]) -> None:
         """Notes that an epoch has ended, with these logs."""
         self.epoch, self.batch, self.logs = epoch + 1, 0, logs
+        # What read the logs knows this training, and both would keep the data until Python's search
+        # for such circles.
+        self.step_logs = dict
 
     @property
     def has_ended(self) -> bool:

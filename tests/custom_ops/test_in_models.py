@@ -75,8 +75,10 @@ class TestModels:
             model = keras.Model(inputs, outputs)
             np.testing.assert_allclose(model.predict(x, verbose=0), softsign_in_numpy(x), rtol=1e-6)
             compiled = keras.jit(lambda x: ops.sum(softsign(x)))
+            # Sums of 30 numbers below 1, in any order: 30 roundings by half a unit of numbers up
+            # to 32. Numbers of both signs may leave next to nothing.
             np.testing.assert_allclose(
-                float(compiled(ops.convert_to_tensor(x))), softsign_in_numpy(x).sum(), rtol=1e-5
+                float(compiled(ops.convert_to_tensor(x))), softsign_in_numpy(x).sum(), atol=3e-5
             )
 
     def test_shape_rules_of_models(self, device):

@@ -140,7 +140,7 @@ def two_gpus() -> None:
 
 
 @pytest.fixture
-def several_cpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def several_cpus(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Lets the CPU count as three devices, for a training in this process."""
     monkeypatch.setenv("KERASCNN_CPU_DEVICES", "3")
     before = keras.config.floatx()

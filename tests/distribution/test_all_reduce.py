@@ -14,6 +14,8 @@ from kerascnn import _core
 from kerascnn.distribution import processes, replicas
 from kerascnn.tracing import Trace
 
+pytestmark = pytest.mark.usefixtures("on_cpu")
+
 DTYPES = {
     "float16": np.float16,
     "bfloat16": ml_dtypes.bfloat16,

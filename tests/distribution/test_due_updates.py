@@ -13,6 +13,8 @@ from kerascnn.distribution import replicas
 from kerascnn.optimizers.due_updates import DueUpdates, StepCounts, case_of
 from kerascnn.training.steps import AccumulatingStep
 
+pytestmark = pytest.mark.usefixtures("on_cpu")
+
 
 class Twins:
     """Two processes that do the same: what the other one sends is what this one sends."""

@@ -13,6 +13,8 @@ from .conftest import start
 from .test_due_updates import Twins
 from .test_training import check_equal, results
 
+pytestmark = pytest.mark.usefixtures("on_cpu")
+
 
 @pytest.fixture
 def sharing(alone_afterwards):

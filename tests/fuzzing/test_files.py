@@ -11,6 +11,9 @@ import pytest
 
 from . import batches, file_targets
 
+# The bounds are for what readers do. A GPU's driver takes memory and opens files where it likes.
+pytestmark = pytest.mark.usefixtures("on_cpu")
+
 # How many of 100,000 mutations a target gets with `--thorough`; models have the most to mutate.
 _SHARES = {
     "keras": 30_000,

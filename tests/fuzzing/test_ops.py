@@ -7,6 +7,10 @@ import pytest
 
 from . import batches
 
+# A call may take little of the host's memory. The first calls on a GPU load libraries, which take
+# more; test_programs.py compares each op there with the CPU.
+pytestmark = pytest.mark.usefixtures("on_cpu")
+
 
 @pytest.mark.timeout(40_000)
 def test_random_calls(amount, tmp_path, capsys, request):

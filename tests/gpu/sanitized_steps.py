@@ -327,8 +327,6 @@ if __name__ == "__main__":
     predict_with_activations_in_convolutions(rng)
     train_with_large_images(rng)
     train_a_kernel_by_warpgroups(rng)
-    os.environ["KERASCNN_WARPGROUP_KERNELS"] = "1"
     train_few_channels_by_warpgroups(rng)
     train_attention_by_warpgroups(rng)
-    os.environ["KERASCNN_WARPGROUP_KERNELS"] = "0"
     train_with_kernels_of_libraries(rng)

@@ -13,6 +13,9 @@ from kerascnn import _core, layers, ops
 
 from .loading import loaded, randomize, same_bits
 
+# The file is loaded for a CPU, whose bits no other device has.
+pytestmark = pytest.mark.usefixtures("on_cpu")
+
 
 def floats(*shape):
     return np.random.default_rng(len(shape)).uniform(-1, 1, shape).astype("float32")

@@ -88,7 +88,6 @@ def _row(name, id):
 
 # With heads of 64 and up to 256 keys Hopper has an own kernel of gradients, off by default: 32
 # queries at a time, 64 keys of each warpgroup.
-SHORT_SWITCH = "KERASCNN_WARPGROUP_KERNELS"
 SHORT = [
     row("attention_grad", id, _attention(sizes, True, **form))
     for id, sizes, form in (

@@ -73,17 +73,15 @@ def test_attention_and_its_gradients(case, dtype, device, rng):
         for dtype in ("bfloat16", "float16")[: 2 if case.id == "odd" else 1]
     ],
 )
-def test_gradients_of_short_attention(case, dtype, device, rng, monkeypatch):
+def test_gradients_of_short_attention(case, dtype, device, rng):
     """Hopper has an own kernel for them."""
-    monkeypatch.setenv(fusion_cases_attention.SHORT_SWITCH, "1")
     check_gradients(case, dtype, device, rng, device != "cpu")
 
 
-def test_hopper_takes_the_kernel_of_short_attention(cuda_device, rng, monkeypatch):
+def test_hopper_takes_the_kernel_of_short_attention(cuda_device, rng):
     (description,) = [d for n, _, d in _core.list_devices() if n == cuda_device]
     if "9.0" not in description:
         pytest.skip(f"{description}: other kernels than on compute capability 9.0")
-    monkeypatch.setenv(fusion_cases_attention.SHORT_SWITCH, "1")
     case = fusion_cases_attention.SHORT[0]
     inputs, attributes = harness.draw(case, rng, "bfloat16")
     program = fusions.compile_nodes(case.op, inputs, attributes, cuda_device, optimize=True)

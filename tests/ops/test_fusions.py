@@ -45,7 +45,6 @@ EXACT = {"count_matches", "take_batches"}
 @pytest.fixture(autouse=True)
 def all_kernels(monkeypatch):
     monkeypatch.setenv(fusion_cases_group_norm.SWITCH, "1")
-    monkeypatch.setenv(fusion_cases_conv_moments.SWITCH, "1")
 
 
 @pytest.mark.parametrize(

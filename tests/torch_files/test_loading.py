@@ -56,11 +56,12 @@ def test_a_row_of_layers_as_pytorch_computes_it(tmp_path, rng):
             layers.LayerNormalization(epsilon=1e-5),
         ]
     )
-    torch.save({"epoch": 3, "model": nn.DataParallel(theirs).state_dict()}, tmp_path / "x.pth")
-    ours.load_weights(tmp_path / "x.pth")
     x = rng.normal(size=(2, 6, 5, 3)).astype("float32")
     with torch.no_grad():
         expected = theirs(torch.from_numpy(x).permute(0, 3, 1, 2)).numpy()
+    # DataParallel moves weights to the first GPU, where there is one.
+    torch.save({"epoch": 3, "model": nn.DataParallel(theirs).state_dict()}, tmp_path / "x.pth")
+    ours.load_weights(tmp_path / "x.pth")
     np.testing.assert_allclose(ours.predict(x, verbose=0), expected, atol=1e-5)
 
 

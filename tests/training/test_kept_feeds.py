@@ -10,7 +10,7 @@ import pytest
 import kerascnn as keras
 from kerascnn import _core, layers
 from kerascnn.training import feed as feed_module
-from kerascnn.training import memory
+from kerascnn.training import memory, pacing
 
 from .helpers import blobs, classifier
 
@@ -271,7 +271,36 @@ def test_models_predict_in_threads_of_their_own(piecewise, device):
     assert len(ended) == len(models)
 
 
-def test_a_second_fit_captures_nothing(cuda_device):
+@pytest.fixture
+def no_search_for_circles():
+    """Python finds no circles of objects in the meantime: what goes has no need of that."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_a_fit_lets_go_of_its_data_at_once(device, no_search_for_circles, verbose):
+    """Otherwise the next fit has its data at another address, and a GPU captures it anew."""
+    with keras.device(device):
+        model = compiled(classifier())
+    allocated = []
+    for _ in range(4):
+        x, y = blobs(403)
+        model.fit(x, y, batch_size=8, epochs=2, verbose=verbose, validation_data=(x + 1, y))
+        gone = weakref.ref(x)
+        del x, y
+        assert gone() is None
+        allocated.append(_core.memory_stats(device)["allocated"])
+    assert allocated[1:] == [allocated[1]] * 3
+
+
+def test_a_second_fit_captures_nothing(
+    cuda_device, settled_memory, no_search_for_circles, monkeypatch
+):
+    # An epoch is one slice of steps, however many other processes the GPU works for.
+    monkeypatch.setitem(pacing._SLICE_SECONDS, "cuda", 1e6)
     x, y = blobs(403)
     with keras.device(cuda_device):
         model = compiled(classifier())

@@ -8,13 +8,9 @@
 #include "core/backend/cuda/runtime/context.h"
 #include "core/backend/cuda/runtime/shared_memory.h"
 #include "core/backend/cuda/runtime/tensor_map.h"
-#include "core/base/env.h"
 
 namespace kerascnn::cuda {
 namespace {
-
-// Off until the kernel has run on a GPU.
-bool is_switched_on() { return env_flag("KERASCNN_WARPGROUP_KERNELS", false); }
 
 bool fits(const AttentionCall& call) {
   constexpr int64_t kMost = std::numeric_limits<int>::max() / 2;
@@ -23,7 +19,7 @@ bool fits(const AttentionCall& call) {
   return is_half && call.size == kShortSize && call.value_size == kShortSize && !call.adds() &&
          !call.is_causal && call.keys <= kShortMostGroups * kShortKeys && call.keys > 0 &&
          call.queries > 0 && heads * ceil_div(call.queries, kShortQueries) <= kMost &&
-         Context::current().compute_capability() == 90 && is_switched_on();
+         Context::current().compute_capability() == 90;
 }
 
 ShortTensor tensor_of(HeadsAt at, int64_t heads, int64_t length) {

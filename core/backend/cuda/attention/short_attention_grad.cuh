@@ -363,7 +363,8 @@ __global__ void __launch_bounds__(kShortMostGroups * 32 * kWarpgroup, 1)
 #pragma unroll
       for (int step = 0; step < kShortSteps; ++step) {
         constexpr int kStep = 16 * kSwizzledRow / 16;
-        multiply_left<Half>(dv, of_shares[step], of_gy + step * kStep, step > 0 || !is_first);
+        multiply_left<Half, kShortSize / 8, true>(dv, of_shares[step], of_gy + step * kStep,
+                                                  step > 0 || !is_first);
       }
       commit_products();
 

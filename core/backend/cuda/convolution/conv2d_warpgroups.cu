@@ -1,5 +1,6 @@
 // Plans convolutions of up to 64 channels, and their gradients, by warpgroups, for Hopper alone.
 #include <limits>
+#include <optional>
 
 #include "core/backend/cuda/convolution/conv2d.h"
 #include "core/backend/cuda/convolution/conv_warpgroups.cuh"
@@ -8,12 +9,9 @@
 #include "core/backend/cuda/runtime/device_buffer.h"
 #include "core/backend/cuda/runtime/shared_memory.h"
 #include "core/backend/cuda/runtime/tensor_map.h"
-#include "core/base/env.h"
 
 namespace kerascnn::cuda {
 namespace {
-
-constexpr int kFewTiles = 17, kManyTiles = 29;  // of 8 columns, which the kernel is compiled for
 
 // Where windows over x begin and how many pixels they lead to.
 struct Windows {
@@ -40,9 +38,6 @@ Windows windows_of(const Conv2DCall& call) {
           g.kernel_width - 1 - g.pad_right};
 }
 
-// Off until the kernel has run on a GPU.
-bool is_switched_on() { return env_flag("KERASCNN_WARPGROUP_KERNELS", false); }
-
 bool fits(const Conv2DCall& call) {
   const Conv2DGeometry& g = call.geometry;
   const Windows w = windows_of(call);
@@ -58,29 +53,29 @@ bool fits(const Conv2DCall& call) {
          ceil_div(w.result_channels, kConvChannels) <= kMaxBlocks &&
          w.height * w.width * w.result_channels <= kMost && w.batch * w.height * w.width <= kMost &&
          w.batch * w.input_height * w.input_width <= kMost &&
-         Context::current().compute_capability() == 90 && is_switched_on();
+         Context::current().compute_capability() == 90;
 }
 
 // Fills in what follows from the number of rows and columns. Returns false where that does not fit.
-bool cut_tiles(ConvLayout& l, const Windows& w, int tiles, int most_shared) {
+bool cut_tiles(ConvLayout& l, const Windows& w, int most_shared) {
   const auto ceil = [](int a, int b) { return (a + b - 1) / b; };
   const bool is_whole = l.columns == l.width;
   const int shared_padding = static_cast<int>(std::min(w.pad_left, w.pad_right));
   l.pitch = l.columns + l.kernel_width - 1 - (is_whole ? shared_padding : 0);
-  l.input_rows = kConvParts * l.rows + l.kernel_height - 1;
-  if ((l.rows - 1) * l.pitch + l.columns > 8 * tiles || l.pitch > 256 || l.input_rows > 256) {
+  l.input_rows = l.rows + l.kernel_height - 1;
+  if ((l.rows - 1) * l.pitch + l.columns > kConvColumns || l.pitch > 256 || l.input_rows > 256) {
     return false;
   }
   const int last_tap = (l.kernel_height - 1) * l.pitch + l.kernel_width - 1;
-  l.slots = (kConvParts - 1) * l.rows * l.pitch + last_tap + 8 * tiles;
-  l.slots = ceil(std::max(l.slots, l.copied_slots() + shared_padding), 8) * 8;
-  l.tiles_down = ceil(l.height, kConvParts * l.rows);
+  l.slots = ceil(std::max(last_tap + kConvColumns, l.copied_slots() + shared_padding), 8) * 8;
+  l.tiles_down = ceil(l.height, l.rows);
   l.tiles_across = ceil(l.width, l.columns);
   if (int64_t{l.batch} * l.tiles_down * l.tiles_across > std::numeric_limits<int>::max() / 2) {
     return false;
   }
   l.tiles = l.batch * l.tiles_down * l.tiles_across;
-  for (l.stages = 4; l.stages >= 2; --l.stages) {
+  // With fewer stages than warpgroups one of them could wait for a copy after the next.
+  for (l.stages = 6; l.stages >= kConvGroups; --l.stages) {
     if (ConvMemory(l).bytes <= most_shared) return true;
   }
   return false;
@@ -89,13 +84,15 @@ bool cut_tiles(ConvLayout& l, const Windows& w, int tiles, int most_shared) {
 // Results of the products that are pixels of the result, at least.
 constexpr double kLeastUse = 0.7;
 
-struct ConvPlan {
-  ConvLayout layout{};
-  int tiles = 0;  // of 8 columns; 0 where no cut fits
-};
+// How many blocks share the tiles of 64 filters.
+int64_t blocks_at_once(int64_t result_channels) {
+  const int64_t filter_blocks = ceil_div(result_channels, kConvChannels);
+  return std::max<int64_t>(1, Context::current().multiprocessors() / filter_blocks);
+}
 
-// Takes the cut with the least work of tensor cores. A model, in clock cycles of a multiprocessor.
-ConvPlan plan_conv(const Conv2DCall& call) {
+// All tiles take equally long. So it takes the cut by which a block has the fewest, and of such
+// ones that of the fewest in all.
+std::optional<ConvLayout> plan_conv(const Conv2DCall& call) {
   const Windows w = windows_of(call);
   const Context& context = Context::current();
   const auto narrow = [](int64_t n) { return static_cast<int>(n); };
@@ -110,42 +107,33 @@ ConvPlan plan_conv(const Conv2DCall& call) {
   l.pad_top = narrow(w.pad_top);
   l.pad_left = narrow(w.pad_left);
   const int most_shared = static_cast<int>(context.properties().sharedMemPerBlockOptin);
-  const int64_t filter_blocks = ceil_div(w.result_channels, kConvChannels);
-  const int64_t instructions = l.taps() * ceil_div(l.channels, kConvDepth);
-  ConvPlan best;
-  int64_t least = std::numeric_limits<int64_t>::max();
-  for (const int tiles : {kFewTiles, kManyTiles}) {
-    for (int across = 1; across <= std::min(l.width, 64); ++across) {
-      l.columns = (l.width + across - 1) / across;
-      for (l.rows = 1; l.rows <= l.height && l.rows * l.columns <= 8 * tiles; ++l.rows) {
-        if (!cut_tiles(l, w, tiles, most_shared)) break;
-        constexpr int64_t kTurn = 300;  // from one turn to the next
-        const int64_t of_tile = kConvParts * instructions * 4 * tiles + kTurn;
-        const int64_t turns = ceil_div(l.tiles * filter_blocks, context.multiprocessors());
-        if (turns * of_tile >= least) continue;
-        least = turns * of_tile;
-        best = {l, tiles};
-      }
+  const int64_t at_once = blocks_at_once(w.result_channels);
+  const auto comes_before = [&](const ConvLayout& a, const ConvLayout& b) {
+    const int64_t of_a = ceil_div(a.tiles, at_once), of_b = ceil_div(b.tiles, at_once);
+    return of_a < of_b || (of_a == of_b && a.tiles < b.tiles);
+  };
+  std::optional<ConvLayout> best;
+  for (int across = 1; across <= std::min(l.width, 64); ++across) {
+    l.columns = (l.width + across - 1) / across;
+    for (l.rows = 1; l.rows <= l.height && cut_tiles(l, w, most_shared); ++l.rows) {
+      if (!best || comes_before(l, *best)) best = l;
     }
   }
-  const double columns = 8.0 * best.tiles * kConvParts * best.layout.tiles;
+  if (!best) return std::nullopt;
+  const double columns = 1.0 * kConvColumns * best->tiles;
   const double pixels = 1.0 * l.batch * l.height * l.width;
-  return pixels < kLeastUse * columns ? ConvPlan{} : best;
-}
-
-template <typename Half, bool kIsGradient>
-auto kernel_for(int tiles) {
-  return tiles == kFewTiles ? conv_warpgroups_kernel<Half, kFewTiles, kIsGradient>
-                            : conv_warpgroups_kernel<Half, kManyTiles, kIsGradient>;
+  return pixels < kLeastUse * columns ? std::nullopt : best;
 }
 
 // Statistics go to outputs 1 and 2, where `has_moments` says that there are such.
 template <typename Half>
 std::unique_ptr<Kernel> plan(const Conv2DCall& call, bool has_moments) {
-  const auto [l, tiles] = plan_conv(call);
-  if (tiles == 0 || !can_describe_boxes()) return nullptr;
+  const std::optional<ConvLayout> layout = plan_conv(call);
+  if (!layout || !can_describe_boxes()) return nullptr;
+  const ConvLayout l = *layout;
   const bool is_gradient = call.op == &op_conv2d_dgrad;
-  const auto kernel = is_gradient ? kernel_for<Half, true>(tiles) : kernel_for<Half, false>(tiles);
+  const auto kernel =
+      is_gradient ? conv_warpgroups_kernel<Half, true> : conv_warpgroups_kernel<Half, false>;
   allow_most_shared_memory(kernel);
   const Conv2DGeometry& g = call.geometry;
   const auto narrow = [](int64_t n) { return static_cast<int>(n); };
@@ -154,10 +142,9 @@ std::unique_ptr<Kernel> plan(const Conv2DCall& call, bool has_moments) {
   const int input_height = narrow(windows_of(call).input_height);
   const int input_width = narrow(windows_of(call).input_width);
   const int64_t filter_blocks = ceil_div(l.result_channels, kConvChannels);
-  const int64_t at_once =
-      std::max<int64_t>(1, Context::current().multiprocessors() / filter_blocks);
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>(l.tiles, at_once)),
-                  static_cast<unsigned>(filter_blocks));
+  const dim3 grid(
+      static_cast<unsigned>(std::min<int64_t>(l.tiles, blocks_at_once(l.result_channels))),
+      static_cast<unsigned>(filter_blocks));
   std::shared_ptr<DeviceBuffer> tickets;
   int64_t workspace = 0;
   if (has_moments) {
@@ -167,10 +154,10 @@ std::unique_ptr<Kernel> plan(const Conv2DCall& call, bool has_moments) {
   const bool is_relu = call.activation.kind == Activation::Relu;
   return make_early_kernel(
       "kerascnn conv2d_warpgroups",
-      [=, l = l, dtype = call.dtype, has_bias = call.has_bias](const KernelArgs& args) {
+      [=, dtype = call.dtype, has_bias = call.has_bias](const KernelArgs& args) {
         ConvEpilogue epilogue{};
         epilogue.bias = has_bias ? args.inputs[2] : nullptr;
-        epilogue.lower = is_relu ? 0.0f : -std::numeric_limits<float>::infinity();
+        epilogue.is_relu = is_relu;
         if (has_moments) {
           epilogue.partial = static_cast<Moments<float>*>(args.workspace);
           epilogue.tickets = tickets->as<unsigned>();
@@ -183,8 +170,11 @@ std::unique_ptr<Kernel> plan(const Conv2DCall& call, bool has_moments) {
         const CUtensorMap weights =
             describe_boxes("conv2d", dtype, args.inputs[1], kernel_extents,
                            {kConvChannels, kConvChannels, l.kernel_width, l.kernel_height});
+        const CUtensorMap y = describe_boxes("conv2d", dtype, args.outputs[0],
+                                             {l.result_channels, l.width, l.height, l.batch},
+                                             {kConvStoredRow / 2, l.columns, l.rows, 1});
         kernel<<<grid, kConvThreads, ConvMemory(l).bytes, static_cast<cudaStream_t>(args.stream)>>>(
-            x, weights, output<Half>(args, 0), epilogue, l);
+            x, weights, y, epilogue, l);
         check_launch("conv2d_warpgroups");
       },
       workspace, has_moments);

@@ -35,6 +35,18 @@ CUtensorMapDataType data_type(DType dtype) {
   }
 }
 
+// As wide as a row of a box.
+CUtensorMapSwizzle swizzle_of(int64_t bytes) {
+  switch (bytes) {
+    case 32:
+      return CU_TENSOR_MAP_SWIZZLE_32B;
+    case 128:
+      return CU_TENSOR_MAP_SWIZZLE_128B;
+    default:
+      throw ValueError(message("copies of boxes: rows of ", bytes, " bytes; expected 32 or 128"));
+  }
+}
+
 }  // namespace
 
 bool can_describe_boxes() { return find_encode() != nullptr; }
@@ -53,10 +65,11 @@ CUtensorMap describe_boxes(std::string_view op, DType dtype, const void* data,
   }
   const std::array<cuuint32_t, 4> steps = {1, 1, 1, 1};
   CUtensorMap map;
-  const CUresult status = find_encode()(
-      &map, data_type(dtype), 4, const_cast<void*>(data), sizes.data(), strides.data(),
-      box_sizes.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult status =
+      find_encode()(&map, data_type(dtype), 4, const_cast<void*>(data), sizes.data(),
+                    strides.data(), box_sizes.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+                    swizzle_of(box[0] * itemsize(dtype)), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS) {
     throw LibraryError(message(op, ": cuTensorMapEncodeTiled failed with status ",
                                static_cast<int>(status), " for a tensor of (", extents[3], ", ",

@@ -67,9 +67,10 @@ struct RingStage {
   int number = 0;
   uint32_t phase = 0;
 
-  __device__ __forceinline__ void advance(int stages) {
-    if (++number == stages) {
-      number = 0;
+  __device__ __forceinline__ void advance(int stages, int steps = 1) {
+    number += steps;
+    while (number >= stages) {
+      number -= stages;
       phase ^= 1;
     }
   }
@@ -87,6 +88,36 @@ __device__ __forceinline__ void copy_tensor(void* to, const void* map, Barrier& 
       : "memory");
 #else
   __trap();  // planned for sm_90 only
+#endif
+}
+
+// Starts to copy a box from shared memory to a tensor; what is beyond the tensor is left out.
+// Before it threads that have written the box call publish_to_tensor_cores() and meet.
+__device__ __forceinline__ void store_tensor(const void* map, const void* from, int first,
+                                             int second, int third, int fourth) {
+#ifdef KERASCNN_HAS_BARRIERS
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4}], [%5];\n"
+      "cp.async.bulk.commit_group;" ::"l"(map),
+      "r"(first), "r"(second), "r"(third), "r"(fourth),
+      "r"(static_cast<uint32_t>(__cvta_generic_to_shared(from)))
+      : "memory");
+#else
+  __trap();  // planned for sm_90 only
+#endif
+}
+
+// Waits until the boxes that this thread stores may be written again.
+__device__ __forceinline__ void wait_until_stores_are_read() {
+#ifdef KERASCNN_HAS_BARRIERS
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
+}
+
+// Waits until the boxes that this thread stores have arrived.
+__device__ __forceinline__ void wait_for_stores() {
+#ifdef KERASCNN_HAS_BARRIERS
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 #endif
 }
 

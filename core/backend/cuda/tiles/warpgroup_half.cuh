@@ -43,8 +43,6 @@ __device__ __forceinline__ uint64_t describe_half_rows(const void* first) {
 #define KERASCNN_TEN(n) KERASCNN_FIVE(n, 0, 1, 2, 3, 4) KERASCNN_FIVE(n, 5, 6, 7, 8, 9)
 #define KERASCNN_SIXTY \
   KERASCNN_TEN() KERASCNN_TEN(1) KERASCNN_TEN(2) KERASCNN_TEN(3) KERASCNN_TEN(4) KERASCNN_TEN(5)
-#define KERASCNN_FIFTY_MORE \
-  KERASCNN_TEN(6) KERASCNN_TEN(7) KERASCNN_TEN(8) KERASCNN_TEN(9) KERASCNN_TEN(10)
 #define KERASCNN_FOUR(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
 #define KERASCNN_SIXTEEN(i) \
   KERASCNN_FOUR(i), KERASCNN_FOUR(i + 1), KERASCNN_FOUR(i + 2), KERASCNN_FOUR(i + 3)
@@ -66,12 +64,6 @@ __device__ __forceinline__ uint64_t describe_half_rows(const void* first) {
 #define KERASCNN_MULTIPLY_136(dtype)                                                            \
   KERASCNN_MULTIPLY(136, dtype, KERASCNN_SIXTY "%60, %61, %62, %63, %64, %65, %66, %67", "%68", \
                     "%69", "%70", "%71", "%72", KERASCNN_SIXTYFOUR(0), KERASCNN_FOUR(16))
-#define KERASCNN_MULTIPLY_232(dtype)                                                               \
-  KERASCNN_MULTIPLY(                                                                               \
-      232, dtype, KERASCNN_SIXTY KERASCNN_FIFTY_MORE "%110, %111, %112, %113, %114, %115", "%116", \
-      "%117", "%118", "%119", "%120", KERASCNN_SIXTYFOUR(0), KERASCNN_SIXTEEN(16),                 \
-      KERASCNN_SIXTEEN(20), KERASCNN_SIXTEEN(24), KERASCNN_FOUR(28))
-
 #define KERASCNN_MULTIPLY_32(dtype)                                                                \
   KERASCNN_MULTIPLY(32, dtype, KERASCNN_TEN() "%10, %11, %12, %13, %14, %15", "%16", "%17", "%18", \
                     "%19", "%20", KERASCNN_SIXTEEN(0))
@@ -81,13 +73,25 @@ __device__ __forceinline__ uint64_t describe_half_rows(const void* first) {
                     "%33", "%34", "%35", "%36", KERASCNN_SIXTEEN(0), KERASCNN_SIXTEEN(4))
 
 // The first factor from registers.
-#define KERASCNN_MULTIPLY_LEFT_64(dtype) \
-  asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %37, 0;\n"                              \
-               "wgmma.mma_async.sync.aligned.m64n64k16.f32." dtype "." dtype " "               \
-               "{" KERASCNN_TEN() KERASCNN_TEN(1) KERASCNN_TEN(2) "%30, %31}, "                 \
-               "{%32, %33, %34, %35}, %36, adds, 1, 1, 1;\n}\n"                                \
-               : KERASCNN_SIXTEEN(0), KERASCNN_SIXTEEN(4)                                      \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(right), "r"(adds_up))
+#define KERASCNN_MULTIPLY_LEFT(columns, dtype, registers, a0, a1, a2, a3, right_at,    \
+                               right_transposed, adds_at, ...)                         \
+  asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " adds_at                       \
+               ", 0;\n"                                                                \
+               "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." dtype "." dtype \
+               " "                                                                     \
+               "{" registers "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " right_at          \
+               ", adds, 1, 1, " right_transposed ";\n}\n"                              \
+               : __VA_ARGS__                                                           \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(right),               \
+                 "n"(static_cast<int>(kRightTransposed)), "r"(adds_up))
+#define KERASCNN_MULTIPLY_LEFT_64(dtype)                                                       \
+  KERASCNN_MULTIPLY_LEFT(64, dtype, KERASCNN_TEN() KERASCNN_TEN(1) KERASCNN_TEN(2) "%30, %31", \
+                         "%32", "%33", "%34", "%35", "%36", "%37", "%38", KERASCNN_SIXTEEN(0), \
+                         KERASCNN_SIXTEEN(4))
+#define KERASCNN_MULTIPLY_LEFT_136(dtype)                                                        \
+  KERASCNN_MULTIPLY_LEFT(136, dtype, KERASCNN_SIXTY "%60, %61, %62, %63, %64, %65, %66, %67",    \
+                         "%68", "%69", "%70", "%71", "%72", "%73", "%74", KERASCNN_SIXTYFOUR(0), \
+                         KERASCNN_FOUR(16))
 
 // Starts sums (64, 8 * kTiles) = a (64, 16) @ b (16, 8 * kTiles), or += where adds_up is not 0.
 // `left` describes rows of a with 16 numbers each, or, where it is transposed, 16 rows, one for
@@ -98,7 +102,7 @@ __device__ __forceinline__ uint64_t describe_half_rows(const void* first) {
 template <typename Half, int kTiles, bool kLeftTransposed, bool kRightTransposed>
 __device__ __forceinline__ void multiply_rows(float (&d)[kTiles][4], uint64_t left, uint64_t right,
                                               int adds_up) {
-  static_assert(kTiles == 4 || kTiles == 8 || kTiles == 17 || kTiles == 29);
+  static_assert(kTiles == 4 || kTiles == 8 || kTiles == 17);
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr bool kIsHalf = std::is_same_v<Half, __half>;
   if constexpr (kTiles == 4) {
@@ -113,17 +117,11 @@ __device__ __forceinline__ void multiply_rows(float (&d)[kTiles][4], uint64_t le
     } else {
       KERASCNN_MULTIPLY_64("bf16");
     }
-  } else if constexpr (kTiles == 17) {
+  } else {
     if constexpr (kIsHalf) {
       KERASCNN_MULTIPLY_136("f16");
     } else {
       KERASCNN_MULTIPLY_136("bf16");
-    }
-  } else {
-    if constexpr (kIsHalf) {
-      KERASCNN_MULTIPLY_232("f16");
-    } else {
-      KERASCNN_MULTIPLY_232("bf16");
     }
   }
 #else
@@ -132,17 +130,26 @@ __device__ __forceinline__ void multiply_rows(float (&d)[kTiles][4], uint64_t le
 #endif
 }
 
-// The same for a (64, 16) in registers, as HalfNumbers::multiply() has it, and b (16, 64), whose 16
-// rows `right` describes.
-template <typename Half>
-__device__ __forceinline__ void multiply_left(float (&d)[8][4], const LeftFragment& left,
+// The same for a (64, 16) in registers, as HalfNumbers::multiply() has it.
+template <typename Half, int kTiles, bool kRightTransposed>
+__device__ __forceinline__ void multiply_left(float (&d)[kTiles][4], const LeftFragment& left,
                                               uint64_t right, int adds_up) {
+  static_assert(kTiles == 8 || kTiles == 17);
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  constexpr bool kIsHalf = std::is_same_v<Half, __half>;
   const auto& a = left.words;
-  if constexpr (std::is_same_v<Half, __half>) {
-    KERASCNN_MULTIPLY_LEFT_64("f16");
+  if constexpr (kTiles == 8) {
+    if constexpr (kIsHalf) {
+      KERASCNN_MULTIPLY_LEFT_64("f16");
+    } else {
+      KERASCNN_MULTIPLY_LEFT_64("bf16");
+    }
   } else {
-    KERASCNN_MULTIPLY_LEFT_64("bf16");
+    if constexpr (kIsHalf) {
+      KERASCNN_MULTIPLY_LEFT_136("f16");
+    } else {
+      KERASCNN_MULTIPLY_LEFT_136("bf16");
+    }
   }
 #else
   (void)d, (void)left, (void)right, (void)adds_up;
@@ -160,14 +167,37 @@ __device__ __forceinline__ void multiply_left(float (&d)[8][4], const LeftFragme
 #undef KERASCNN_MULTIPLY
 #undef KERASCNN_MULTIPLY_32
 #undef KERASCNN_MULTIPLY_64
-#undef KERASCNN_MULTIPLY_LEFT_64
 #undef KERASCNN_MULTIPLY_136
-#undef KERASCNN_MULTIPLY_232
+#undef KERASCNN_MULTIPLY_LEFT
+#undef KERASCNN_MULTIPLY_LEFT_64
+#undef KERASCNN_MULTIPLY_LEFT_136
 
 template <typename Half>
 __device__ __forceinline__ uint32_t pack_pair(float first, float second) {
   const Half pair[2] = {store<Half>(first), store<Half>(second)};
   return *reinterpret_cast<const uint32_t*>(pair);
+}
+
+// Loads a factor (16, 16) of 16-bit numbers. Its matrices of 8 x 8 are those of the first 8 rows
+// and of the second 8, and then the same of the columns behind. Lane 8 * i + r says where row r of
+// matrix i is, 16 bytes, or, where it lies transposed, column r.
+template <bool kTransposed>
+__device__ __forceinline__ LeftFragment load_matrices(const void* from) {
+  LeftFragment result;
+  auto& words = result.words;
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(from));
+  if constexpr (kTransposed) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(address)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(address)
+                 : "memory");
+  }
+  return result;
 }
 
 // Stores matrices of 8 x 8 numbers of 16 bits: with g = lane / 4 and t = lane % 4, word i of a lane
