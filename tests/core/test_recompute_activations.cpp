@@ -132,6 +132,36 @@ TEST(relu_of_a_normalized_value_is_computed_again_of_what_was_normalized) {
   testing::check_same_results(plain, after);
 }
 
+TEST(the_gradient_through_an_activation_is_taken_by_each_region_that_reads_it) {
+  // The sums of batch normalization's gradient and the gradient of its input need it. Both read
+  // what was normalized, so the gradient that came in is all that the second one needs besides.
+  const auto function = [](Graph& graph, ValueId hidden) {
+    const ValueId gamma = graph.input("gamma", f32({kColumns}));
+    const ValueId beta = graph.input("beta", f32({kColumns}));
+    const ValueId y = graph.apply("batch_norm", {hidden, gamma, beta}, {{"epsilon", 1e-3}})[0];
+    return call(graph, "relu", {y});
+  };
+  const RootedGraph net = net_of_two_products(function);
+  const RootedGraph plain = with_regions(net, false), after = with_regions(net);
+  const auto large_results = [](const RootedGraph& rooted, const char* op) {
+    std::vector<size_t> counts;
+    for (const Node& node : rooted.graph.nodes()) {
+      if (node.op->name != "region") continue;
+      const Region region = read_region(node.attributes);
+      if (region_name(region).find(op) == std::string::npos) continue;
+      counts.push_back(std::count_if(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
+        return rooted.graph.value(id).spec.shape == Shape{kRows, kColumns};
+      }));
+    }
+    return counts;
+  };
+  // Kept, it is a result of the sums' region. Computed again, that region gives the activation, for
+  // the gradient of the product behind it, and the other one the gradient of its input.
+  CHECK(large_results(plain, "relu_grad") == (std::vector<size_t>{1}));
+  CHECK(large_results(after, "relu_grad") == (std::vector<size_t>{1, 1}));
+  testing::check_same_results(plain, after);
+}
+
 TEST(what_is_kept_of_a_wide_value_is_the_narrow_one_that_it_was_cast_from) {
   const auto function = [](Graph& graph, ValueId hidden) {
     const ValueId narrow = call(graph, "cast", {hidden}, to_dtype("bfloat16"));

@@ -160,22 +160,39 @@ class ColumnsText {
     return text + "}\n";
   }
 
+  // What threads exchange while they merge a reduction.
+  std::string exchange_type(const RegionReduction& each) const {
+    return message("Exchange<", source_.threads, ", ", source_.width, ", ",
+                   region_sum_type(each.dtype), ">");
+  }
+
+  std::string declare_exchange() const {
+    size_t most_bytes = 0;
+    for (const RegionReduction& each : code_.reductions) {
+      most_bytes = std::max(most_bytes, itemsize(sum_dtype(each)));
+    }
+    const int wide = most_bytes == sizeof(double) ? 1 : 2;  // numbers in a Wide
+    return message("constexpr int exchanged = (int)sizeof(Exchange<", source_.threads, ", ",
+                   source_.width, ", Wide>) / (int)sizeof(Wide) / ", wide,
+                   ";\n__shared__ Wide shared[exchanged];\n");
+  }
+
   // Merges the sums of a block's threads, which belong to `total` rows; all threads of a column
   // have the result.
   std::string merge() const {
     std::string text;
-    size_t most_bytes = 0;
     for (size_t i = 0; i < code_.reductions.size(); ++i) {
       const RegionReduction& each = code_.reductions[i];
       const char* const type = region_sum_type(each.dtype);
-      most_bytes = std::max(most_bytes, itemsize(sum_dtype(each)));
-      text += message(is_moments(each) ? "merge_moments<" : "add_rows<", source_.threads, ">(sum",
-                      i, is_moments(each) ? message(", (", type, ")seen, (", type, ")total") : "",
-                      ", reinterpret_cast<", type, "*>(shared), lanes);\n");
+      // Numbers of another size lie elsewhere in the same memory.
+      if (i > 0 && sum_dtype(each) != sum_dtype(code_.reductions[i - 1])) {
+        text += "__syncthreads();\n";
+      }
+      text += message(is_moments(each) ? "merge_moments(sum" : "add_rows(sum", i,
+                      is_moments(each) ? message(", (", type, ")seen, (", type, ")total") : "",
+                      ", *reinterpret_cast<", exchange_type(each), "*>(shared), lanes);\n");
     }
-    const size_t words = most_bytes * static_cast<size_t>(source_.width * source_.threads) / 8;
-    return message("__shared__ Wide shared[", words, "];\nconst auto merge = [&](",
-                   has_moments() ? "Index total" : "", ") {\n", text, "};\n");
+    return text;
   }
 
   std::string pack_of(const Cell& cell) const {
@@ -250,29 +267,34 @@ class ColumnsText {
     return each_k(text);
   }
 
+  // A block merges what its threads have, and the last one what the splits left: the same code, as
+  // a kernel of some microseconds waits for each line of instructions that it has not run yet.
   std::string finish() const {
-    std::string text = merge();
-    text += message("merge(", has_moments() ? "end - begin" : "",
-                    ");\nconst bool is_writer = is_inside && own_row == 0;\n"
-                    "if (gridDim.y > 1) {\nconst long long num_parts = ",
-                    code_.parts == 1 ? "1" : "gridDim.x / tiles", ";\n");
+    std::string cells;
     for (size_t n = 0; n < cells_.size(); ++n) {
-      text +=
+      cells +=
           message("void* const cells", n, " = static_cast<char*>(workspace) + (", cells_[n].offset,
                   "ll * num_parts + ", itemsize(sum_dtype(code_.reductions[cells_[n].reduction])),
                   "ll * part) * (long long)gridDim.y * columns;\n");
     }
-    text += "if (is_writer) {\nconst long long split = blockIdx.y;\n" + store_cells() +
-            "}\nif (!is_last_block(tickets + blockIdx.x, gridDim.y)) return;\n";
+    std::string text = declare_exchange();
+    if (has_moments()) text += "Index total = end - begin;\n";
+    text +=
+        message("const bool is_writer = is_inside && own_row == 0;\n",
+                "const long long num_parts = ", code_.parts == 1 ? "1" : "gridDim.x / tiles", ";\n",
+                cells, "#pragma unroll 1\nfor (bool is_last = gridDim.y == 1;;) {\n", merge(),
+                "if (is_last) break;\nif (is_writer) {\n", "const long long split = blockIdx.y;\n",
+                store_cells(), "}\nis_last = is_last_block(tickets + blockIdx.x, gridDim.y);\n",
+                "if (!is_last) return;\n");
     for (size_t i = 0; i < code_.reductions.size(); ++i) {
       text += each_k(message("sum", i, "[k] = {};\n"));
     }
-    if (has_moments()) text += "seen = 0;\n";
+    if (has_moments()) text += "seen = 0;\ntotal = rows;\n";
     text += message(
                 "if (is_inside) {\nfor (long long first = own_row; first < (long long)gridDim.y; "
                 "first += block_rows * ",
                 splits_at_once_, ") {\n") +
-            add_cells() + "}\n}\n" + message("merge(", has_moments() ? "rows" : "", ");\n}\n");
+            add_cells() + "}\n}\n}\n";
     return text + "if (is_writer) {\n" + write_sums() + "}\n}\n";
   }
 

@@ -291,10 +291,21 @@ __device__ __forceinline__ void to_moments(const Differences<A> (&sums)[kWidth],
   }
 }
 
-// Adds up the values of threads with equal threadIdx.x % lanes; all of these threads have the
-// result. `shared` has room for N values of each thread.
+// What threads of a block exchange while they add up N values of each column. Parts are written once
+// between two barriers that all threads come to, so a part needs none of its own before it.
 template <int kThreads, int N, typename A>
-__device__ __forceinline__ void add_rows(A (&values)[N], A* shared, int lanes) {
+struct Exchange {
+  A of_warps[N * kThreads];  // by value, warp and lane
+  A results[N * 32];         // by value and lane
+  A origins[N * 32];         // the same
+};
+
+// Adds up the values of threads with equal threadIdx.x % lanes; all of these threads have the
+// result.
+template <int kThreads, int N, typename A>
+__device__ __forceinline__ void add_rows(A (&values)[N], Exchange<kThreads, N, A>& shared,
+                                         int lanes) {
+  constexpr int kWarps = kThreads / 32;
   const int own = (int)threadIdx.x, warp = own / 32, lane = own % 32;
   for (int step = 16; step >= lanes; step /= 2) {
 #pragma unroll
@@ -302,53 +313,50 @@ __device__ __forceinline__ void add_rows(A (&values)[N], A* shared, int lanes) {
       values[k] = exact::add(values[k], __shfl_xor_sync(0xffffffffu, values[k], step));
     }
   }
-  // Each turn of the loop writes what the turns before don't read.
-  for (int half = kThreads / 64; half > 0; half /= 2) {
-    if (lane < lanes && warp >= half && warp < 2 * half) {
+  if (lane < lanes) {
 #pragma unroll
-      for (int k = 0; k < N; ++k) shared[k * kThreads + own] = values[k];
-    }
-    __syncthreads();
-    if (lane < lanes && warp < half) {
-#pragma unroll
-      for (int k = 0; k < N; ++k) {
-        values[k] = exact::add(values[k], shared[k * kThreads + own + 32 * half]);
-      }
-    }
+    for (int k = 0; k < N; ++k) shared.of_warps[(k * kWarps + warp) * lanes + lane] = values[k];
   }
-  if (lane < lanes && warp == 0) {
+  __syncthreads();
+  for (int i = own; i < N * lanes; i += kThreads) {
+    const A* const from = shared.of_warps + i / lanes * kWarps * lanes + i % lanes;
+    A sums[kWarps];
 #pragma unroll
-    for (int k = 0; k < N; ++k) shared[k * kThreads + lane] = values[k];
+    for (int w = 0; w < kWarps; ++w) sums[w] = from[w * lanes];
+#pragma unroll
+    for (int half = kWarps / 2; half > 0; half /= 2) {
+#pragma unroll
+      for (int w = 0; w < half; ++w) sums[w] = exact::add(sums[w], sums[w + half]);
+    }
+    shared.results[i] = sums[0];
   }
   __syncthreads();
 #pragma unroll
-  for (int k = 0; k < N; ++k) values[k] = shared[k * kThreads + own % lanes];
-  __syncthreads();
+  for (int k = 0; k < N; ++k) values[k] = shared.results[k * lanes + own % lanes];
 }
 
 // The same of moments of `count` rows for each thread and `total` for all, of which the first
 // threads have some. The mean is that of the first threads and what the others differ from it by, so
 // it has all digits where deviations are small.
 template <int kThreads, int N, typename A>
-__device__ __forceinline__ void merge_moments(Moments<A> (&sums)[N], A count, A total, A* shared,
-                                              int lanes) {
+__device__ __forceinline__ void merge_moments(Moments<A> (&sums)[N], A count, A total,
+                                              Exchange<kThreads, N, A>& shared, int lanes) {
   const int own = (int)threadIdx.x;
   if (own < lanes) {
 #pragma unroll
-    for (int k = 0; k < N; ++k) shared[k * kThreads + own] = sums[k].mean;
+    for (int k = 0; k < N; ++k) shared.origins[k * lanes + own] = sums[k].mean;
   }
   __syncthreads();
   A origin[N], values[N];
 #pragma unroll
-  for (int k = 0; k < N; ++k) origin[k] = shared[k * kThreads + own % lanes];
-  __syncthreads();
+  for (int k = 0; k < N; ++k) origin[k] = shared.origins[k * lanes + own % lanes];
   const A share = count / total;
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     if (count == A(0)) sums[k].mean = origin[k];
     values[k] = (sums[k].mean - origin[k]) * share;
   }
-  add_rows<kThreads>(values, shared, lanes);
+  add_rows(values, shared, lanes);
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     const A mean = origin[k] + values[k];
@@ -356,7 +364,7 @@ __device__ __forceinline__ void merge_moments(Moments<A> (&sums)[N], A count, A 
     values[k] = fma(delta * delta, count, sums[k].deviation);
     sums[k].mean = mean;
   }
-  add_rows<kThreads>(values, shared, lanes);
+  add_rows(values, shared, lanes);
 #pragma unroll
   for (int k = 0; k < N; ++k) sums[k].deviation = values[k];
 }

@@ -35,6 +35,7 @@ class Units {
     for (Unit& unit : units_) {
       if (unit.group.is_candidate) take_in_readings(unit);
     }
+    compute_where_it_is_read();
     leave_out_what_nobody_needs();
   }
 
@@ -70,13 +71,17 @@ class Units {
   // Finds the values that are read outside of their unit, and how many each unit has.
   void find_leaving() {
     unit_of_.resize(graph_.nodes().size(), -1);
+    is_result_.resize(graph_.values().size(), false);
+    for (ValueId id : rooted_.outputs) is_result_[id] = true;
+    for (const Assignment& assignment : graph_.assignments()) is_result_[assignment.value] = true;
     leaves_.resize(graph_.values().size(), false);
     num_leaving_.resize(units_.size(), 0);
     for (size_t i = 0; i < units_.size(); ++i) {
       for (int32_t node : units_[i].nodes) unit_of_[node] = static_cast<int32_t>(i);
     }
-    for (ValueId id : rooted_.outputs) mark_leaving(id);
-    for (const Assignment& assignment : graph_.assignments()) mark_leaving(assignment.value);
+    for (size_t id = 0; id < is_result_.size(); ++id) {
+      if (is_result_[id]) mark_leaving(static_cast<ValueId>(id));
+    }
     for (size_t node = 0; node < graph_.nodes().size(); ++node) {
       for (ValueId id : graph_.nodes()[node].inputs) {
         const int32_t source = producer_index(graph_, id);
@@ -201,12 +206,103 @@ class Units {
     });
   }
 
+  // Where a region hands a value to others, and these can compute it from what they read anyway and
+  // from one more value that is in memory, they read that one in its place: no more is read, and
+  // the value is not written. So both regions of batch normalization's gradient, its sums and what
+  // follows from them, take the gradient through the activation by themselves.
+  void compute_where_it_is_read() {
+    read_by_.resize(graph_.values().size());
+    for (size_t i = 0; i < units_.size(); ++i) note_reads(static_cast<int32_t>(i));
+    for (size_t node = 0; node < graph_.nodes().size(); ++node) {
+      for (ValueId id : graph_.nodes()[node].outputs) {
+        if (leaves_[id] && !is_result_[id]) compute_at_readers(id);
+      }
+    }
+  }
+
+  void note_reads(int32_t index) {
+    const Unit& unit = units_[index];
+    for (int32_t node : unit.nodes) {
+      for (ValueId id : graph_.nodes()[node].inputs) {
+        const int32_t source = producer_index(graph_, id);
+        if (source < 0 || !unit.has(source)) read_by_[id].insert(index);
+      }
+    }
+  }
+
+  // How a region computes a value again.
+  struct Way {
+    std::set<int32_t> nodes;  // beside those that it has
+    std::set<ValueId> reads;  // what it did not read before
+    size_t bytes = 0;         // of an element of these
+  };
+
+  void compute_at_readers(ValueId id) {
+    std::map<int32_t, std::set<int32_t>> larger;  // units with the nodes that they would have
+    std::set<ValueId> handed;
+    for (int32_t index : read_by_[id]) {
+      const Unit& unit = units_[index];
+      const RegionLimits most = limits(unit);
+      if (!unit.group.is_candidate || !most.recomputes) return;
+      std::set<int32_t> nodes(unit.nodes.begin(), unit.nodes.end());
+      if (graph_.value(id).spec.shape != unit.group.domain || is_transposed(id, nodes)) return;
+      std::set<ValueId> read = inputs_of(nodes);
+      read.erase(id);
+      Way way;
+      if (!compute_again(id, id, nodes, read, way)) return;
+      nodes.insert(way.nodes.begin(), way.nodes.end());
+      if (!fits(nodes, most)) return;
+      handed.merge(inputs_of(nodes));
+      larger.emplace(index, std::move(nodes));
+    }
+    if (larger.empty() || !let_leave(handed)) return;
+    for (const auto& [index, nodes] : larger) {
+      units_[index].nodes.assign(nodes.begin(), nodes.end());
+      note_reads(index);
+    }
+    read_by_[id].clear();
+    leaves_[id] = false;
+    --num_leaving_[unit_of_[producer_index(graph_, id)]];
+  }
+
+  // Adds to `way` how a region with the nodes `inside`, which reads the values `read`, computes
+  // `id`, or reads it, on the way to `wanted`.
+  bool compute_again(ValueId id, ValueId wanted, const std::set<int32_t>& inside,
+                     const std::set<ValueId>& read, Way& way) const {
+    const int32_t source = producer_index(graph_, id);
+    const TensorSpec& spec = graph_.value(id).spec;
+    const TensorSpec& of = graph_.value(wanted).spec;
+    if (read.contains(id) || inside.contains(source) || way.nodes.contains(source)) return true;
+    if (num_elements(spec.shape) * kSmallShare <= num_elements(of.shape)) return true;
+    if (spec.shape != of.shape) return false;
+    Way computed = way;
+    const bool is_computed = compute_again_from(source, wanted, inside, read, computed);
+    const bool is_in_memory = id != wanted && (source < 0 || leaves_[id]);
+    if (is_computed && (!is_in_memory || computed.bytes == way.bytes)) {
+      way = std::move(computed);
+    } else if (is_in_memory) {
+      if (way.reads.insert(id).second) way.bytes += itemsize(spec.dtype);
+    } else {
+      return false;
+    }
+    return way.bytes <= itemsize(of.dtype);
+  }
+
+  bool compute_again_from(int32_t source, ValueId wanted, const std::set<int32_t>& inside,
+                          const std::set<ValueId>& read, Way& way) const {
+    if (source < 0 || way.nodes.size() == kMostRecomputed) return false;
+    const Node& node = graph_.nodes()[source];
+    if (!find_element_op(*node.op) && node.op != &op_broadcast_to) return false;
+    way.nodes.insert(source);
+    return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+      return uniform_constant(graph_, input) || compute_again(input, wanted, inside, read, way);
+    });
+  }
+
   // Goes from the last unit to the first and finds which nodes are left, and which of their values
   // leave the unit.
   void leave_out_what_nobody_needs() {
-    std::vector<bool> needed(graph_.values().size(), false);
-    for (ValueId id : rooted_.outputs) needed[id] = true;
-    for (const Assignment& assignment : graph_.assignments()) needed[assignment.value] = true;
+    std::vector<bool> needed = is_result_;
     for (size_t i = units_.size(); i-- > 0;) {
       Unit& unit = units_[i];
       const std::set<int32_t> members(unit.group.members.begin(), unit.group.members.end());
@@ -261,9 +357,11 @@ class Units {
   const Graph& graph_;
   const FindRegionLimits& find_limits_;
   std::vector<Unit> units_;
-  std::vector<int32_t> unit_of_;  // by node
-  std::vector<bool> leaves_;      // by value
-  std::vector<int> num_leaving_;  // by unit
+  std::vector<int32_t> unit_of_;            // by node
+  std::vector<bool> is_result_;             // by value: is it an output of the graph or assigned?
+  std::vector<bool> leaves_;                // by value
+  std::vector<int> num_leaving_;            // by unit
+  std::vector<std::set<int32_t>> read_by_;  // by value: the units that read it from memory
 };
 
 bool is_generated(const FindRegionLimits& find_limits, const Shape& domain) {

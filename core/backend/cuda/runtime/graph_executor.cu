@@ -125,12 +125,16 @@ class Front {
     size_t count = 0;
     check(cudaStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count),
           "cudaStreamGetCaptureInfo");
-    Front front;
-    for (size_t i = 0; i < count; ++i) front.add(nodes[i], false);
-    return front;
+    return Front(GraphNodes(nodes, nodes + count));
+  }
+
+  Front() = default;
+  explicit Front(const GraphNodes& nodes) {
+    for (cudaGraphNode_t node : nodes) add(node, false);
   }
 
   bool operator==(const Front& other) const { return nodes_ == other.nodes_; }
+  const GraphNodes& nodes() const { return nodes_; }
 
   // With `early` the next node waits by itself and may start while these kernels run.
   void add(const Front& other, bool early = false) {
@@ -172,7 +176,7 @@ class Front {
     edges_.push_back(edge);
   }
 
-  std::vector<cudaGraphNode_t> nodes_;
+  GraphNodes nodes_;
   std::vector<cudaGraphEdgeData> edges_;
 };
 
@@ -211,7 +215,7 @@ GraphExecutor::~GraphExecutor() {
 }
 
 // Captures the instructions `steps` times. The next work on the stream waits for all of them.
-std::vector<PrioritizedNode> GraphExecutor::capture_instructions(int64_t steps,
+GraphExecutor::CapturedNodes GraphExecutor::capture_instructions(int64_t steps,
                                                                  cudaStream_t stream) {
   const Dependencies dependencies =
       uses_branches() ? find_dependencies(arenas_, steps) : chain_dependencies(size() * steps);
@@ -220,25 +224,27 @@ std::vector<PrioritizedNode> GraphExecutor::capture_instructions(int64_t steps,
   // first, which does not wait by itself.
   const bool any_early = context_.allows_early_starts() && !poisons_memory();
   const std::vector<int32_t> critical = critical_successors(dependencies);
-  struct Captured {
+  struct Last {
     Front front;                               // the last nodes
     std::vector<const Instruction*> launched;  // the instructions that these nodes belong to
   };
-  std::vector<Captured> captured;
+  std::vector<Last> captured;
   captured.reserve(dependencies.size());
   const std::vector<int64_t> slack = find_slack(dependencies);
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
-  std::vector<PrioritizedNode> kernels;
+  CapturedNodes nodes{{}, GraphFills(any_early)};
   for (size_t i = 0; i < dependencies.size(); ++i) {
     const Instruction& instruction = instruction_at(arenas_, steps, static_cast<int64_t>(i));
-    const bool may_start_early = any_early && instruction.kernel->starts_early();
-    Front front;
+    const bool starts_early = instruction.kernel->starts_early();
+    Front front, ending;
     std::vector<const Instruction*> before, running;
     for (int32_t index : dependencies[i]) {
-      const bool is_early = may_start_early && critical[index] == static_cast<int32_t>(i);
-      const Captured& other = captured[index];
+      const bool is_critical = any_early && critical[index] == static_cast<int32_t>(i);
+      const bool is_early = is_critical && starts_early;
+      const Last& other = captured[index];
       front.add(other.front, is_early);
+      if (is_critical) ending.add(other.front);
       before.insert(before.end(), other.launched.begin(), other.launched.end());
       if (is_early) running.insert(running.end(), other.launched.begin(), other.launched.end());
     }
@@ -249,18 +255,27 @@ std::vector<PrioritizedNode> GraphExecutor::capture_instructions(int64_t steps,
     Front after = Front::of(stream);
     const bool has_launched = !(after == front);
     if (has_launched) {
+      std::optional<TracedCall> traced;
+      if (traces_calls()) traced.emplace(instruction.call);
+      GraphNodes last = after.nodes();
+      const GraphNodes fills = nodes.fills.add_kernels(stream, front.nodes(), ending.nodes(), last);
+      after = Front(last);
       // Sums over processes need few multiprocessors, and other GPUs wait for them.
       const int priority = instruction.kernel->meets_processes()
                                ? greatest
                                : static_cast<int>(std::min<int64_t>(greatest + slack[i], least));
-      after.for_each_kernel([&](cudaGraphNode_t kernel) { kernels.push_back({kernel, priority}); });
+      const auto set_priority = [&](cudaGraphNode_t kernel) {
+        nodes.kernels.push_back({kernel, priority});
+      };
+      after.for_each_kernel(set_priority);
+      std::for_each(fills.begin(), fills.end(), set_priority);
     }
     captured.push_back({std::move(after), has_launched ? std::vector{&instruction} : before});
   }
   Front last;
   for (int32_t index : find_leaves(dependencies)) last.add(captured[index].front);
   last.set_on(stream);
-  return kernels;
+  return nodes;
 }
 
 GraphExecutor::Captured GraphExecutor::capture_loop(int64_t steps) {
@@ -289,12 +304,13 @@ GraphExecutor::Captured GraphExecutor::capture_loop(int64_t steps) {
         "cudaStreamBeginCaptureToGraph");
   CaptureGuard guard(stream);
   try {
-    const std::vector<PrioritizedNode> kernels = capture_instructions(steps, stream);
+    CapturedNodes nodes = capture_instructions(steps, stream);
     LoopSignals* const signals = meetings_ > 0 ? loop_signals() : nullptr;
     count_turn<<<1, 1, 0, stream>>>(remaining_turns_, another_turn, signals);
     check_launch("count_turn");
     (void)guard.end();
-    set_priorities(kernels);
+    nodes.fills.remove_fills();
+    set_priorities(nodes.kernels);
   } catch (...) {
     // Destroying a graph whose body could not be captured crashes inside the driver (580), so a few
     // kilobytes are left behind instead.
@@ -315,9 +331,10 @@ GraphExecutor::Captured GraphExecutor::capture_straight(int64_t steps) {
   const cudaStream_t stream = context_.capture_stream();
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
   CaptureGuard guard(stream);
-  const std::vector<PrioritizedNode> kernels = capture_instructions(steps, stream);
+  CapturedNodes nodes = capture_instructions(steps, stream);
   straight.graph = CudaGraph(guard.end());
-  set_priorities(kernels);
+  nodes.fills.remove_fills();
+  set_priorities(nodes.kernels);
   cudaGraphExec_t exec = nullptr;
   check(cudaGraphInstantiate(&exec, straight.graph.get(), 0), "cudaGraphInstantiate");
   straight.exec = CudaGraphExec(exec);

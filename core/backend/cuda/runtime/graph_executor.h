@@ -13,6 +13,7 @@
 
 #include "core/backend/backend.h"
 #include "core/backend/cuda/runtime/context.h"
+#include "core/backend/cuda/runtime/graph_fills.h"
 #include "core/backend/loop_sizes.h"
 
 namespace kerascnn::cuda {
@@ -52,7 +53,12 @@ class GraphExecutor : public Executor {
   Captured capture_loop(int64_t steps);
   // The same steps once, without a loop.
   Captured capture_straight(int64_t steps);
-  std::vector<PrioritizedNode> capture_instructions(int64_t steps, cudaStream_t stream);
+  // What is left to do for nodes when their graph has been captured.
+  struct CapturedNodes {
+    std::vector<PrioritizedNode> kernels;
+    GraphFills fills;
+  };
+  CapturedNodes capture_instructions(int64_t steps, cudaStream_t stream);
   Captured& find_or_capture_loop(int64_t steps);
   void launch_loop(int64_t steps, int64_t turns);
   // May the kernels that meet other processes be in a loop's body?
