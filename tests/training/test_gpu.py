@@ -121,7 +121,7 @@ def test_kernels_side_by_side_train_the_same_bits(cuda_device, monkeypatch, swit
 
 
 def test_a_library_that_fills_memory_does_not_hold_up_a_graph(cuda_device, monkeypatch):
-    """cuDNN fills counters of some convolutions; in a graph kernels do that, and the bits are the same."""
+    """cuDNN fills counters of some convolutions; in a graph kernels do that, with the same bits."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     rng = np.random.default_rng(8)

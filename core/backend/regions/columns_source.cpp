@@ -1,6 +1,6 @@
 // Kernels of regions of kind columns. Each thread keeps to a few columns, goes down the rows of a
 // split and adds up. A block adds up what its threads have, and the last block of some columns to
-// finish adds up what the splits left in the workspace, in the order of the splits.
+// finish adds up what the splits left in the workspace. The order is always the same.
 #include <algorithm>
 
 #include "core/backend/regions/region_source.h"
@@ -13,6 +13,10 @@ namespace {
 // What several splits left is loaded at once, as far as it takes no more 32-bit words.
 constexpr int kMostSplitsAtOnce = 2;
 constexpr int kMostCellWords = 16;
+// Of shared memory, for what warps exchange. 48 KB need no permission; a few bytes are the
+// ticket's.
+constexpr int kMostSharedBytes = 46 << 10;
+constexpr int kWarpLanes = 32;
 
 DType sum_dtype(const RegionReduction& each) {
   if (!is_floating(each.dtype)) return DType::Int64;
@@ -70,11 +74,22 @@ class ColumnsText {
     return message("#pragma unroll\nfor (int k = 0; k < ", source_.width, "; ++k) {\n", body,
                    "}\n");
   }
-  // sum<i>[k] is what a thread has of reduction i; it is of this type.
-  std::string sum_type(size_t i) const {
-    const RegionReduction& each = code_.reductions[i];
-    const std::string type = region_sum_type(each.dtype);
-    return is_moments(each) ? "Moments<" + type + ">" : type;
+  // The arrays of a thread with a number for each of its columns, to be added up over all threads:
+  // sum<i>, and square<i> of moments.
+  std::vector<std::string> sums_of(size_t i) const {
+    std::vector<std::string> names = {message("sum", i)};
+    if (is_moments(code_.reductions[i])) names.push_back(message("square", i));
+    return names;
+  }
+  const char* type_of(size_t i) const { return region_sum_type(code_.reductions[i].dtype); }
+  // `text` for each reduction that takes moments.
+  template <typename Text>
+  std::string each_moments(const Text& text) const {
+    std::string all;
+    for (size_t i = 0; i < code_.reductions.size(); ++i) {
+      if (is_moments(code_.reductions[i])) all += text(i, type_of(i));
+    }
+    return all;
   }
 
   std::string begin() const {
@@ -90,9 +105,13 @@ class ColumnsText {
                 region_place(code_, source_.width), "const int block_rows = ", source_.threads,
                 " >> lane_bits;\nconst bool is_inside = column < columns;\n");
     for (size_t i = 0; i < code_.reductions.size(); ++i) {
-      text += message(sum_type(i), " sum", i, "[", source_.width, "] = {};\n");
+      for (const std::string& name : sums_of(i)) {
+        text += message(type_of(i), " ", name, "[", source_.width, "] = {};\n");
+      }
     }
-    return text;
+    return text + each_moments([&](size_t i, const char* type) {
+             return message("Moments<", type, "> moments", i, "[", source_.width, "] = {};\n");
+           });
   }
 
   std::string add_up() const {
@@ -117,23 +136,15 @@ class ColumnsText {
 
   // differences<i>[k] is what a thread has of moments i while it goes down the rows.
   std::string declare_differences() const {
-    std::string text;
-    for (size_t i = 0; i < code_.reductions.size(); ++i) {
-      const RegionReduction& each = code_.reductions[i];
-      if (!is_moments(each)) continue;
-      text += message("Differences<", region_sum_type(each.dtype), "> differences", i, "[",
-                      source_.width, "] = {};\n");
-    }
-    return text;
+    return each_moments([&](size_t i, const char* type) {
+      return message("Differences<", type, "> differences", i, "[", source_.width, "] = {};\n");
+    });
   }
 
   std::string take_moments() const {
-    std::string text;
-    for (size_t i = 0; i < code_.reductions.size(); ++i) {
-      if (!is_moments(code_.reductions[i])) continue;
-      text += message("if (seen > 0) to_moments(differences", i, ", seen, sum", i, ");\n");
-    }
-    return text;
+    return each_moments([&](size_t i, const char*) {
+      return message("if (seen > 0) to_moments(differences", i, ", seen, moments", i, ");\n");
+    });
   }
 
   std::string go_down() const {
@@ -160,61 +171,90 @@ class ColumnsText {
     return text + "}\n";
   }
 
-  // What threads exchange while they merge a reduction.
-  std::string exchange_type(const RegionReduction& each) const {
-    return message("Exchange<", source_.threads, ", ", source_.width, ", ",
-                   region_sum_type(each.dtype), ">");
+  // The mean of the first threads is what the moments of all threads of the block are merged
+  // around; origin<i> has it.
+  std::string exchange_origins() const {
+    if (!has_moments()) return "";
+    const std::string puts = each_moments([&](size_t i, const char* type) {
+      return message(type, " means", i, "[", source_.width, "];\n",
+                     each_k(message("means", i, "[k] = moments", i, "[k].mean;\n")),
+                     "put_columns(means", i, ", origins", i, " + lane * ", source_.width, ");\n");
+    });
+    const std::string takes = each_moments([&](size_t i, const char* type) {
+      return message(type, " origin", i, "[", source_.width, "];\ntake_columns(origin", i,
+                     ", origins", i, " + lane * ", source_.width, ");\nto_sums(moments", i,
+                     ", origin", i, ", (", type, ")seen, sum", i, ", square", i, ");\n");
+    });
+    return "if (own_row == 0) {\n" + puts + "}\n__syncthreads();\n" + takes;
   }
 
-  std::string declare_exchange() const {
-    size_t most_bytes = 0;
+  int origin_bytes() const {
+    size_t bytes = 0;
     for (const RegionReduction& each : code_.reductions) {
-      most_bytes = std::max(most_bytes, itemsize(sum_dtype(each)));
+      if (is_moments(each)) bytes += itemsize(sum_dtype(each)) * source_.width * kWarpLanes;
     }
-    const int wide = most_bytes == sizeof(double) ? 1 : 2;  // numbers in a Wide
-    return message("constexpr int exchanged = (int)sizeof(Exchange<", source_.threads, ", ",
-                   source_.width, ", Wide>) / (int)sizeof(Wide) / ", wide,
-                   ";\n__shared__ Wide shared[exchanged];\n");
+    return static_cast<int>(bytes);
   }
 
-  // Merges the sums of a block's threads, which belong to `total` rows; all threads of a column
-  // have the result.
-  std::string merge() const {
-    std::string text;
+  // share() gives the writers, each of which has a column, total_<name> of all sums: of as many
+  // between two barriers as there is memory for.
+  std::string declare_share() const {
+    std::string declared, turns, puts, totals;
+    int bytes = 0, most_bytes = 0;
+    const auto end_turn = [&] {
+      turns += message(turns.empty() ? "" : "__syncthreads();\n", puts,
+                       "__syncthreads();\nif (is_writer) {\n", totals, "}\n");
+      most_bytes = std::max(most_bytes, bytes);
+      bytes = 0;
+      puts.clear();
+      totals.clear();
+    };
     for (size_t i = 0; i < code_.reductions.size(); ++i) {
-      const RegionReduction& each = code_.reductions[i];
-      const char* const type = region_sum_type(each.dtype);
-      // Numbers of another size lie elsewhere in the same memory.
-      if (i > 0 && sum_dtype(each) != sum_dtype(code_.reductions[i - 1])) {
-        text += "__syncthreads();\n";
+      const int own_bytes = static_cast<int>(itemsize(sum_dtype(code_.reductions[i]))) *
+                            source_.width * source_.threads;
+      for (const std::string& name : sums_of(i)) {
+        if (bytes > 0 && bytes + own_bytes > kMostSharedBytes - origin_bytes()) end_turn();
+        const std::string place = message("reinterpret_cast<", type_of(i), "*>(shared + ",
+                                          bytes / static_cast<int>(sizeof(double)), ")");
+        puts += message("put_sums(", name, ", ", place, ", lane_bits);\n");
+        totals += message("total_", name, " = sum_of_warps<", source_.threads, ", ", source_.width,
+                          ">(", place, ", lane_bits);\n");
+        declared += message(type_of(i), " total_", name, " = 0;\n");
+        bytes += own_bytes;
       }
-      text += message(is_moments(each) ? "merge_moments(sum" : "add_rows(sum", i,
-                      is_moments(each) ? message(", (", type, ")seen, (", type, ")total") : "",
-                      ", *reinterpret_cast<", exchange_type(each), "*>(shared), lanes);\n");
     }
-    return text;
+    end_turn();
+    return message("__shared__ Wide shared[", most_bytes / static_cast<int>(sizeof(double)), "];\n",
+                   declared, "const auto share = [&] {\n", turns, "};\n");
   }
 
   std::string pack_of(const Cell& cell) const {
     return message(region_tag(sum_dtype(code_.reductions[cell.reduction])), ", ", source_.width);
   }
 
+  // result<i>: the moments of a writer's column, of `rows`.
+  std::string take_results(const std::string& rows) const {
+    return each_moments([&](size_t i, const char* type) {
+      return message("const auto result", i, " = from_sums(base", i, ", total_sum", i,
+                     ", total_square", i, ", (", type, ")(", rows, "));\n");
+    });
+  }
+
   std::string store_cells() const {
-    std::string text;
+    std::string text = take_results("end - begin");
     for (size_t n = 0; n < cells_.size(); ++n) {
-      const Cell& cell = cells_[n];
-      const char* const tag = region_tag(sum_dtype(code_.reductions[cell.reduction]));
-      text += message("Pack<", pack_of(cell), "> a", n, ";\n",
-                      each_k(message('a', n, ".put(k, ", tag, "::bits(sum", cell.reduction, "[k]",
-                                     cell.part, "));\n")),
-                      "store<", pack_of(cell), ">(cells", n, ", split * columns + column, ",
-                      source_.width, ", true, a", n, ");\n");
+      const size_t i = cells_[n].reduction;
+      const std::string value = is_moments(code_.reductions[i])
+                                    ? message("result", i, cells_[n].part)
+                                    : message("total_sum", i);
+      text +=
+          message("cells", n, "[(long long)blockIdx.y * columns + own_column] = ", value, ";\n");
     }
     return text;
   }
 
   // Adds what some splits left to what the thread has of those before; their loads are under way
-  // at once.
+  // at once. Moments are merged around those of the first split.
   std::string add_cells() const {
     const std::string each_split =
         message("#pragma unroll\nfor (int u = 0; u < ", splits_at_once_,
@@ -223,79 +263,106 @@ class ColumnsText {
     std::string declared, loads, additions;
     for (size_t n = 0; n < cells_.size(); ++n) {
       const size_t i = cells_[n].reduction;
-      const RegionReduction& each = code_.reductions[i];
       declared += message("Pack<", pack_of(cells_[n]), "> a", n, "[", splits_at_once_, "];\n");
       loads += message("a", n, "[u] = load<", pack_of(cells_[n]), ">(cells", n,
                        ", split * columns + column, ", source_.width, ", true);\n");
-      if (!is_moments(each)) {
+      if (!is_moments(code_.reductions[i])) {
         additions +=
             each_k(message("sum", i, "[k] = exact::add(sum", i, "[k], a", n, "[u].get(k));\n"));
       } else if (n > 0 && cells_[n - 1].reduction == i) {
-        const char* const type = region_sum_type(each.dtype);
-        additions += message("append_moments(sum", i, ", a", n - 1, "[u], a", n, "[u], (", type,
-                             ")own, (", type, ")seen);\n");
+        additions +=
+            each_k(message("add_moments(a", n - 1, "[u].get(k), a", n, "[u].get(k), (", type_of(i),
+                           ")split_size, from", i, ".get(k), sum", i, "[k], square", i, "[k]);\n"));
       }
     }
     if (has_moments()) {
       additions =
           "const Index before = (Index)split * (Index)split_rows;\n"
-          "const Index own = rows - before < (Index)split_rows ? rows - before : "
+          "const Index split_size = rows - before < (Index)split_rows ? rows - before : "
           "(Index)split_rows;\n" +
-          additions + "seen += own;\n";
+          additions;
     }
     return declared + each_split + loads + "}\n" + each_split + additions + "}\n";
   }
 
   std::string write_sums() const {
-    std::string text;
+    std::string text = take_results("num_rows");
     for (size_t o = 0; o < code_.outputs.size(); ++o) {
       if (code_.output_levels[o] == Level::Element) continue;
       const RegionValue& value = code_.outputs[o];
       const RegionReduction& each = code_.reductions[value.index];
-      const std::string type = region_sum_type(each.dtype);
-      std::string result = message("sum", value.index, "[k]");
+      const char* const type = type_of(value.index);
+      std::string result = message("total_sum", value.index);
       if (is_moments(each)) {
-        result = value.output == 0 ? result + ".mean"
-                                   : message(result, ".deviation / (", type, ")num_rows");
+        result =
+            message("result", value.index,
+                    value.output == 0 ? ".mean" : message(".deviation / (", type, ")num_rows"));
       } else if (each.kind == RegionSum::Mean) {
         result = message("exact::multiply(", result, ", (", type, ")(1.0 / (double)num_rows))");
       }
       const char* const tag = region_tag(each.dtype);
       text += message("static_cast<", tag, "::Bits*>(o", o,
-                      ")[part * columns + column + k] = ", tag, "::bits(", result, ");\n");
+                      ")[part * columns + own_column] = ", tag, "::bits(", result, ");\n");
     }
-    return each_k(text);
+    return text;
   }
 
-  // A block merges what its threads have, and the last one what the splits left: the same code, as
-  // a kernel of some microseconds waits for each line of instructions that it has not run yet.
-  std::string finish() const {
-    std::string cells;
+  // What the splits left, from the first one's cell on: cells<n>.
+  std::string declare_cells() const {
+    std::string text = message(
+        "const long long num_parts = ", code_.parts == 1 ? "1" : "gridDim.x / tiles", ";\n");
     for (size_t n = 0; n < cells_.size(); ++n) {
-      cells +=
-          message("void* const cells", n, " = static_cast<char*>(workspace) + (", cells_[n].offset,
-                  "ll * num_parts + ", itemsize(sum_dtype(code_.reductions[cells_[n].reduction])),
-                  "ll * part) * (long long)gridDim.y * columns;\n");
+      const size_t i = cells_[n].reduction;
+      text += message(type_of(i), "* const cells", n, " = reinterpret_cast<", type_of(i),
+                      "*>(static_cast<char*>(workspace) + (", cells_[n].offset, "ll * num_parts + ",
+                      itemsize(sum_dtype(code_.reductions[i])),
+                      "ll * part) * (long long)gridDim.y * columns);\n");
     }
-    std::string text = declare_exchange();
-    if (has_moments()) text += "Index total = end - begin;\n";
-    text +=
-        message("const bool is_writer = is_inside && own_row == 0;\n",
-                "const long long num_parts = ", code_.parts == 1 ? "1" : "gridDim.x / tiles", ";\n",
-                cells, "#pragma unroll 1\nfor (bool is_last = gridDim.y == 1;;) {\n", merge(),
-                "if (is_last) break;\nif (is_writer) {\n", "const long long split = blockIdx.y;\n",
-                store_cells(), "}\nis_last = is_last_block(tickets + blockIdx.x, gridDim.y);\n",
-                "if (!is_last) return;\n");
+    return text;
+  }
+
+  // The cell of reduction i that has its means, or its sums.
+  size_t first_cell(size_t i) const {
+    const auto found = std::find_if(cells_.begin(), cells_.end(),
+                                    [&](const Cell& cell) { return cell.reduction == i; });
+    return static_cast<size_t>(found - cells_.begin());
+  }
+
+  std::string finish() const {
+    std::string text = message("const Index own_column = column - lane * ", source_.width,
+                               " + (Index)threadIdx.x;\nconst bool is_writer = (int)threadIdx.x < ",
+                               source_.width, " << lane_bits && own_column < columns;\n");
+    text += each_moments([&](size_t i, const char* type) {
+      return message(
+          "__shared__ Wide origins_of", i, "[",
+          itemsize(sum_dtype(code_.reductions[i])) * source_.width * kWarpLanes / sizeof(double),
+          "];\n", type, "* const origins", i, " = reinterpret_cast<", type, "*>(origins_of", i,
+          ");\n");
+    });
+    text += exchange_origins() + declare_share() + "share();\n";
+    text += each_moments([&](size_t i, const char* type) {
+      return message(type, " base", i, " = is_writer ? origins", i, "[threadIdx.x] : 0;\n");
+    });
+    text += "if (gridDim.y > 1) {\n" + declare_cells() + "if (is_writer) {\n" + store_cells() +
+            "}\nif (!is_last_block(tickets + blockIdx.x, gridDim.y)) return;\n";
     for (size_t i = 0; i < code_.reductions.size(); ++i) {
-      text += each_k(message("sum", i, "[k] = {};\n"));
+      for (const std::string& name : sums_of(i)) text += each_k(name + "[k] = 0;\n");
     }
-    if (has_moments()) text += "seen = 0;\ntotal = rows;\n";
+    text += "if (is_inside) {\n";
+    text += each_moments([&](size_t i, const char*) {
+      const size_t n = first_cell(i);
+      return message("const auto from", i, " = load<", pack_of(cells_[n]), ">(cells", n,
+                     ", column, ", source_.width, ", true);\n");
+    });
     text += message(
-                "if (is_inside) {\nfor (long long first = own_row; first < (long long)gridDim.y; "
+                "for (long long first = own_row; first < (long long)gridDim.y; "
                 "first += block_rows * ",
                 splits_at_once_, ") {\n") +
-            add_cells() + "}\n}\n}\n";
-    return text + "if (is_writer) {\n" + write_sums() + "}\n}\n";
+            add_cells() + "}\n}\nshare();\n";
+    text += each_moments([&](size_t i, const char*) {
+      return message("if (is_writer) base", i, " = cells", first_cell(i), "[own_column];\n");
+    });
+    return text + "}\nif (is_writer) {\n" + write_sums() + "}\n}\n";
   }
 
   const RegionCode& code_;

@@ -261,6 +261,12 @@ struct Moments {
   A mean, deviation;
 };
 
+// Squared deviations that rounding has made negative are 0; NaN stays NaN.
+template <typename A>
+__device__ __forceinline__ A not_negative(A deviation) {
+  return deviation < A(0) ? A(0) : deviation;
+}
+
 // The sums that a thread takes its moments from: of the differences from its first row, and of
 // their squares. With n rows that row's squared difference from the mean is at most n times the
 // variance, so what cancels in to_moments() is no more than what adding n squares may round off.
@@ -278,109 +284,102 @@ __device__ __forceinline__ void add_term(Differences<A>& sums, A term, bool is_f
   sums.squares = fma(difference, difference, sums.squares);
 }
 
-template <int kWidth, typename A>
-__device__ __forceinline__ void to_moments(const Differences<A> (&sums)[kWidth], int num_rows,
-                                           Moments<A> (&moments)[kWidth]) {
+template <int N, typename A>
+__device__ __forceinline__ void to_moments(const Differences<A> (&sums)[N], int num_rows,
+                                           Moments<A> (&moments)[N]) {
   const A each = A(1) / A(num_rows);
 #pragma unroll
-  for (int k = 0; k < kWidth; ++k) {
+  for (int k = 0; k < N; ++k) {
     const A mean = sums[k].sum * each;
-    const A deviation = fma(-sums[k].sum, mean, sums[k].squares);
     moments[k].mean = sums[k].origin + mean;
-    moments[k].deviation = deviation < A(0) ? A(0) : deviation;  // keeps NaN
+    moments[k].deviation = not_negative(fma(-sums[k].sum, mean, sums[k].squares));
   }
 }
 
-// What threads of a block exchange while they add up N values of each column. Parts are written once
-// between two barriers that all threads come to, so a part needs none of its own before it.
-template <int kThreads, int N, typename A>
-struct Exchange {
-  A of_warps[N * kThreads];  // by value, warp and lane
-  A results[N * 32];         // by value and lane
-  A origins[N * 32];         // the same
+// A block adds up what its threads have in two steps, of which the second is only for as many
+// threads as there are columns: what all threads do is what takes the time. The first step adds up
+// within a warp and puts the sums where the second one finds them, behind a barrier. A thread has N
+// columns side by side, one with threadIdx.x % lanes equal has the same ones.
+template <typename A, int N>
+struct alignas(sizeof(A) * N) SideBySide {
+  A values[N];
 };
 
-// Adds up the values of threads with equal threadIdx.x % lanes; all of these threads have the
-// result.
-template <int kThreads, int N, typename A>
-__device__ __forceinline__ void add_rows(A (&values)[N], Exchange<kThreads, N, A>& shared,
-                                         int lanes) {
-  constexpr int kWarps = kThreads / 32;
-  const int own = (int)threadIdx.x, warp = own / 32, lane = own % 32;
-  for (int step = 16; step >= lanes; step /= 2) {
+template <int N, typename A>
+__device__ __forceinline__ void put_columns(const A (&values)[N], A* to) {
+  constexpr int kAtOnce = N * sizeof(A) > 16 ? 16 / (int)sizeof(A) : N;
+#pragma unroll
+  for (int k = 0; k < N; k += kAtOnce) {
+    SideBySide<A, kAtOnce> some;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) some.values[i] = values[k + i];
+    *reinterpret_cast<SideBySide<A, kAtOnce>*>(to + k) = some;
+  }
+}
+
+template <int N, typename A>
+__device__ __forceinline__ void take_columns(A (&values)[N], const A* from) {
+  constexpr int kAtOnce = N * sizeof(A) > 16 ? 16 / (int)sizeof(A) : N;
+#pragma unroll
+  for (int k = 0; k < N; k += kAtOnce) {
+    const auto some = *reinterpret_cast<const SideBySide<A, kAtOnce>*>(from + k);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) values[k + i] = some.values[i];
+  }
+}
+
+template <int N, typename A>
+__device__ __forceinline__ void put_sums(A (&values)[N], A* of_warps, int lane_bits) {
+  const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+  for (int bit = 4; bit >= lane_bits; --bit) {
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      values[k] = exact::add(values[k], __shfl_xor_sync(0xffffffffu, values[k], step));
+      values[k] = exact::add(values[k], __shfl_xor_sync(0xffffffffu, values[k], 1 << bit));
     }
   }
-  if (lane < lanes) {
-#pragma unroll
-    for (int k = 0; k < N; ++k) shared.of_warps[(k * kWarps + warp) * lanes + lane] = values[k];
-  }
-  __syncthreads();
-  for (int i = own; i < N * lanes; i += kThreads) {
-    const A* const from = shared.of_warps + i / lanes * kWarps * lanes + i % lanes;
-    A sums[kWarps];
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) sums[w] = from[w * lanes];
-#pragma unroll
-    for (int half = kWarps / 2; half > 0; half /= 2) {
-#pragma unroll
-      for (int w = 0; w < half; ++w) sums[w] = exact::add(sums[w], sums[w + half]);
-    }
-    shared.results[i] = sums[0];
-  }
-  __syncthreads();
-#pragma unroll
-  for (int k = 0; k < N; ++k) values[k] = shared.results[k * lanes + own % lanes];
+  if (lane >> lane_bits == 0) put_columns(values, of_warps + ((warp << lane_bits) + lane) * N);
 }
 
-// The same of moments of `count` rows for each thread and `total` for all, of which the first
-// threads have some. The mean is that of the first threads and what the others differ from it by, so
-// it has all digits where deviations are small.
+// The sum of the column that has the thread's number, among those of the block.
 template <int kThreads, int N, typename A>
-__device__ __forceinline__ void merge_moments(Moments<A> (&sums)[N], A count, A total,
-                                              Exchange<kThreads, N, A>& shared, int lanes) {
-  const int own = (int)threadIdx.x;
-  if (own < lanes) {
+__device__ __forceinline__ A sum_of_warps(const A* of_warps, int lane_bits) {
+  constexpr int kChains = 4;
+  const int columns = N << lane_bits;
+  A sums[kChains] = {};
 #pragma unroll
-    for (int k = 0; k < N; ++k) shared.origins[k * lanes + own] = sums[k].mean;
+  for (int w = 0; w < kThreads / 32; ++w) {
+    sums[w % kChains] = exact::add(sums[w % kChains], of_warps[w * columns + (int)threadIdx.x]);
   }
-  __syncthreads();
-  A origin[N], values[N];
-#pragma unroll
-  for (int k = 0; k < N; ++k) origin[k] = shared.origins[k * lanes + own % lanes];
-  const A share = count / total;
-#pragma unroll
-  for (int k = 0; k < N; ++k) {
-    if (count == A(0)) sums[k].mean = origin[k];
-    values[k] = (sums[k].mean - origin[k]) * share;
-  }
-  add_rows(values, shared, lanes);
-#pragma unroll
-  for (int k = 0; k < N; ++k) {
-    const A mean = origin[k] + values[k];
-    const A delta = sums[k].mean - mean;
-    values[k] = fma(delta * delta, count, sums[k].deviation);
-    sums[k].mean = mean;
-  }
-  add_rows(values, shared, lanes);
-#pragma unroll
-  for (int k = 0; k < N; ++k) sums[k].deviation = values[k];
+  return exact::add(exact::add(sums[0], sums[1]), exact::add(sums[2], sums[3]));
 }
 
-// Merges moments of `count` rows with those of the `seen` rows before.
-template <int N, typename A, typename Cells>
-__device__ __forceinline__ void append_moments(Moments<A> (&sums)[N], const Cells& means,
-                                               const Cells& deviations, A count, A seen) {
-  const A share = count / (seen + count), weight = seen * share;
+// The sums that moments are merged by: of what means differ by from a mean that all have in common,
+// and of the squared deviations from that one. What cancels in from_sums() is how far it is from the
+// mean of all, and it is the mean of many rows itself.
+template <int N, typename A>
+__device__ __forceinline__ void to_sums(const Moments<A> (&moments)[N], const A (&origin)[N],
+                                        A count, A (&sums)[N], A (&squares)[N]) {
 #pragma unroll
   for (int k = 0; k < N; ++k) {
-    const A from = seen == A(0) ? means.get(k) : sums[k].mean;
-    const A delta = means.get(k) - from;
-    sums[k].mean = fma(delta, share, from);
-    sums[k].deviation += fma(delta * delta, weight, deviations.get(k));
+    const A difference = moments[k].mean - origin[k];
+    sums[k] = count == A(0) ? A(0) : count * difference;
+    squares[k] = count == A(0) ? A(0) : fma(sums[k], difference, moments[k].deviation);
   }
+}
+
+// Adds the moments of `count` rows to sums around `origin`.
+template <typename A>
+__device__ __forceinline__ void add_moments(A mean, A deviation, A count, A origin, A& sum,
+                                            A& square) {
+  const A difference = mean - origin, product = count * difference;
+  sum += product;
+  square += fma(product, difference, deviation);
+}
+
+template <typename A>
+__device__ __forceinline__ Moments<A> from_sums(A origin, A sum, A squares, A total) {
+  const A mean = sum / total;
+  return {origin + mean, not_negative(fma(-sum, mean, squares))};
 }
 
 // Tells the last block of `count` to arrive that it is last (see device/block.cuh).

@@ -25,6 +25,38 @@ constexpr int64_t kSmallShare = 4;
 // A region computes up to so many ops again rather than read their result.
 constexpr size_t kMostRecomputed = 8;
 
+// Is it computed in a few instructions? Exponentials and what is made of them take longer than
+// memory does.
+bool is_short(const OpDef& op) {
+  if (&op == &op_broadcast_to) return true;
+  const std::optional<ElementOp> element = find_element_op(op);
+  if (!element) return false;
+  switch (*element) {
+    case ElementOp::add:
+    case ElementOp::subtract:
+    case ElementOp::multiply:
+    case ElementOp::maximum:
+    case ElementOp::minimum:
+    case ElementOp::where:
+    case ElementOp::negative:
+    case ElementOp::absolute:
+    case ElementOp::square:
+    case ElementOp::clip:
+    case ElementOp::cast:
+    case ElementOp::relu:
+    case ElementOp::leaky_relu:
+    case ElementOp::clipped_relu:
+    case ElementOp::relu_grad:
+    case ElementOp::leaky_relu_grad:
+    case ElementOp::clipped_relu_grad:
+    case ElementOp::sigmoid_grad:
+    case ElementOp::tanh_grad:
+      return true;
+    default:
+      return element_result_is_bool(*element);
+  }
+}
+
 // Finds what each region computes and which values one region hands to another.
 class Units {
  public:
@@ -206,10 +238,11 @@ class Units {
     });
   }
 
-  // Where a region hands a value to others, and these can compute it from what they read anyway and
-  // from one more value that is in memory, they read that one in its place: no more is read, and
-  // the value is not written. So both regions of batch normalization's gradient, its sums and what
-  // follows from them, take the gradient through the activation by themselves.
+  // Where a region hands a value to others, and these can compute it in a few instructions from
+  // what they read anyway and from one more value that is in memory, they read that one in its
+  // place: no more is read, and the value is not written. So both regions of batch normalization's
+  // gradient, its sums and what follows from them, take the gradient through the activation by
+  // themselves.
   void compute_where_it_is_read() {
     read_by_.resize(graph_.values().size());
     for (size_t i = 0; i < units_.size(); ++i) note_reads(static_cast<int32_t>(i));
@@ -292,7 +325,7 @@ class Units {
                           const std::set<ValueId>& read, Way& way) const {
     if (source < 0 || way.nodes.size() == kMostRecomputed) return false;
     const Node& node = graph_.nodes()[source];
-    if (!find_element_op(*node.op) && node.op != &op_broadcast_to) return false;
+    if (!is_short(*node.op)) return false;
     way.nodes.insert(source);
     return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
       return uniform_constant(graph_, input) || compute_again(input, wanted, inside, read, way);
