@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,8 @@ struct KernelArgs {
   // Bit i: a kernel that starts early may read input i before it waits (settled_inputs()).
   uint32_t settled = 0;
 };
+
+struct PreparedKernel;
 
 class Kernel {
  public:
@@ -58,10 +61,26 @@ class Kernel {
   // The kernel without that addition: each output is the stack of its copies, with one more axis in
   // front, and whoever reads it adds up. Only the sum of a stack is defined, not how it is spread.
   virtual std::unique_ptr<Kernel> leave_partial_sums() const { return nullptr; }
+  // A kernel may begin with work that needs one input only, such as to bring a convolution's
+  // weights into the order of a library. Then these are two kernels that do the same. Asked when
+  // planning is finished.
+  virtual std::optional<PreparedKernel> prepared() const;
   // The library and kernel that run, for people: "oneDNN brgconv:avx512_core", "kerascnn
   // elementwise".
   virtual std::string description() const = 0;
 };
+
+// A kernel in two: `preparation` makes `bytes` bytes of the input number `input`, and `kernel`
+// reads these behind its other inputs. A program runs the first one beside kernels that come
+// before.
+struct PreparedKernel {
+  std::unique_ptr<Kernel> preparation;
+  size_t input = 0;
+  int64_t bytes = 0;
+  std::unique_ptr<Kernel> kernel;
+};
+
+inline std::optional<PreparedKernel> Kernel::prepared() const { return std::nullopt; }
 
 struct PlanRequest {
   const OpDef& op;

@@ -318,6 +318,10 @@ std::vector<InstructionInfo> Program::describe() const {
     const Node& node = *planned.node;
     InstructionInfo& info = result.emplace_back();
     info.call = planned.call;
+    if (planned.is_preparation) {
+      info.op = "preparation";
+      continue;
+    }
     info.op = node.op->name;
     info.attributes = node.attributes;
     info.inputs = specs_of(graph, node.inputs);
@@ -356,6 +360,10 @@ std::string Program::to_string() const {
   std::ostringstream out;
   for (const PlannedNode& planned : impl_->nodes) {
     out << planned.call->label << ": " << planned.call->kernel << " -> ";
+    if (planned.is_preparation) {
+      out << planned.call->memory_bytes << " bytes\n";
+      continue;
+    }
     for (size_t i = 0; i < planned.node->outputs.size(); ++i) {
       out << (i == 0 ? "" : ", ") << spec_string(graph.value(planned.node->outputs[i]).spec);
     }

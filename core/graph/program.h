@@ -55,7 +55,9 @@ constexpr int64_t kLeastSharedBytes = int64_t{16} << 20;
 // What one kernel call of a step is, for profiles.
 struct InstructionInfo {
   CallInfoPtr call;
-  std::string op;  // of the graph; what is fused in it has a name in `call`
+  // Of the graph; what is fused in it has a name in `call`. "preparation" for the first part of a
+  // kernel that runs in two (PreparedKernel), of which nothing but the call is given.
+  std::string op;
   Attributes attributes;
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;  // without optional ones that nobody reads

@@ -57,7 +57,18 @@ struct PlannedNode {
   std::vector<Operand> outputs;
   Operand workspace;
   CallInfoPtr call;
-  const Node* node = nullptr;  // of the schedule's graph
+  const Node* node = nullptr;   // of the schedule's graph
+  bool is_preparation = false;  // of the node's kernel (PreparedKernel)
+};
+
+// The first part of a kernel that a program runs in two (PreparedKernel).
+struct PlannedPreparation {
+  std::shared_ptr<Kernel> kernel;
+  size_t input = 0;  // of the node
+  int64_t bytes = 0;
+  int64_t first = 0;  // the position that it comes before
+  int64_t last = 0;   // that of the node
+  int64_t instruction = 0;
 };
 
 std::vector<TensorSpec> specs_of(const Graph& graph, const std::vector<ValueId>& values);
@@ -102,13 +113,20 @@ struct Program::Impl {
   void plan(const CompileOptions& options);
   std::vector<std::shared_ptr<Kernel>> plan_kernels(const CompileOptions& options);
   void place(std::vector<std::shared_ptr<Kernel>> kernels, const CompileOptions& options);
+  // Replaces kernels by the second parts of theirs and returns the first parts.
+  std::vector<PlannedPreparation> split_kernels(
+      std::vector<std::shared_ptr<Kernel>>& kernels) const;
   void choose_arena(const CompileOptions& options);
   void allocate_arena();
   // With the arena's lock: where it is now. Kernels that are bound to another place are given up.
   char* arena_memory();
   std::vector<Tensor> outputs();
   std::vector<int64_t> place_results(BufferPlan& buffers, const CompileOptions& options);
-  void note_memory(const BufferPlan& buffers, const MemoryPlan& places);
+  // `instructions`: by position in the order, and one more, the first instruction from there on.
+  void note_memory(const BufferPlan& buffers, const MemoryPlan& places,
+                   const std::vector<int64_t>& instructions);
+  void note_preparation(const PlannedPreparation& preparation,
+                        const std::vector<int64_t>& instructions);
   void move_constants();
   void find_states(const CompileOptions& options);
   void check_states() const;

@@ -24,6 +24,9 @@ namespace {
 constexpr int64_t kMostWaitingResults = 4096;
 constexpr uint64_t kNodesOfCalls = 512;
 constexpr int64_t kInArena = -1;
+// So many positions before its kernel a preparation runs beside others: enough for it to be over,
+// and few, as its result lies in memory for so long.
+constexpr int64_t kPreparedBefore = 4;
 
 // A region is labelled with the ops in it, a fusion with its name.
 std::string node_label(const Node& node) {
@@ -43,6 +46,21 @@ CallInfoPtr call_info(const Graph& graph, const PlannedNode& planned, Device dev
   info.op = info.label.substr(0, info.label.find(" ("));
   info.kernel = planned.kernel->description();
   info.memory_bytes += planned.kernel->workspace_bytes();
+  info.device = device;
+  return std::make_shared<const CallInfo>(std::move(info));
+}
+
+// Of what is done for a call the call itself counts what it must: a preparation only moves bytes.
+CallInfoPtr preparation_info(const Graph& graph, const PlannedNode& planned,
+                             const PlannedPreparation& preparation, Device device) {
+  const Node& node = *planned.node;
+  CallInfo info;
+  info.label = node_label(node);
+  info.scope = node.scope;
+  info.op = info.label.substr(0, info.label.find(" ("));
+  info.kernel = planned.kernel->description();
+  info.dtype = graph.value(node.inputs[preparation.input]).spec.dtype;
+  info.memory_bytes = preparation.bytes;
   info.device = device;
   return std::make_shared<const CallInfo>(std::move(info));
 }
@@ -151,15 +169,48 @@ void Program::Impl::move_constants() {
   }
 }
 
+std::vector<PlannedPreparation> Program::Impl::split_kernels(
+    std::vector<std::shared_ptr<Kernel>>& kernels) const {
+  const Graph& graph = schedule.graph;
+  std::vector<int64_t> computed(graph.values().size(), -1);  // by root: the position
+  std::vector<PlannedPreparation> preparations;
+  for (int64_t position = 0; position < std::ssize(kernels); ++position) {
+    const Node& node = graph.nodes()[schedule.order[position]];
+    for (ValueId id : node.outputs) computed[schedule.roots[id]] = position;
+    std::optional<PreparedKernel> parts;
+    if (kernels[position] != nullptr) parts = kernels[position]->prepared();
+    if (!parts) continue;
+    const ValueId root = schedule.roots[node.inputs[parts->input]];
+    const int64_t first = std::max(computed[root] + 1, position - kPreparedBefore);
+    if (first == position) continue;  // there is nothing that it could run beside
+    preparations.push_back(
+        {std::move(parts->preparation), parts->input, parts->bytes, first, position});
+    kernels[position] = std::move(parts->kernel);
+  }
+  std::ranges::stable_sort(preparations, {}, &PlannedPreparation::first);
+  return preparations;
+}
+
 void Program::Impl::place(std::vector<std::shared_ptr<Kernel>> kernels,
                           const CompileOptions& options) {
   const Graph& graph = schedule.graph;
+  Backend& device_backend = backend(device);
+  // The kernels of a body run one after another.
+  const int64_t max_unshared_bytes = options.is_body      ? 0
+                                     : shuffle_seed() > 0 ? shuffled_unshared_bytes(device_backend)
+                                                          : device_backend.max_unshared_bytes();
+  std::vector<PlannedPreparation> preparations;
+  const bool runs_side_by_side = shuffle_seed() > 0 || device_backend.max_unshared_bytes() > 0;
+  if (runs_side_by_side && !options.is_body) preparations = split_kernels(kernels);
   std::vector<int64_t> workspace_bytes;
   for (const auto& kernel : kernels) {
     workspace_bytes.push_back(kernel == nullptr ? 0 : kernel->workspace_bytes());
   }
   BufferPlan buffers = plan_buffers(schedule, workspace_bytes);
-  Backend& device_backend = backend(device);
+  const size_t num_buffers = buffers.buffers.size();  // those of preparations come behind them
+  for (const PlannedPreparation& each : preparations) {
+    buffers.buffers.push_back({each.bytes, each.first, each.last});
+  }
   // What others overwrite is no place for outputs.
   const int64_t least_bytes = options.arena == nullptr ? 0 : plan_memory(buffers.buffers).bytes;
   is_arena_shared = options.arena != nullptr && !options.is_function && !options.is_body &&
@@ -168,10 +219,6 @@ void Program::Impl::place(std::vector<std::shared_ptr<Kernel>> kernels,
       options.is_function || options.is_body || is_arena_shared
           ? place_results(buffers, options)
           : std::vector<int64_t>(buffers.buffers.size(), kInArena);
-  // The kernels of a body run one after another.
-  const int64_t max_unshared_bytes = options.is_body      ? 0
-                                     : shuffle_seed() > 0 ? shuffled_unshared_bytes(device_backend)
-                                                          : device_backend.max_unshared_bytes();
   const MemoryPlan memory = plan_memory(buffers.buffers, max_unshared_bytes);
   stats.least_arena_bytes =
       max_unshared_bytes > 0 ? plan_memory(buffers.buffers).bytes : memory.bytes;
@@ -205,12 +252,37 @@ void Program::Impl::place(std::vector<std::shared_ptr<Kernel>> kernels,
     return in_arena(buffers.value_buffers[root], bytes);
   };
 
+  const auto prepared = [&](size_t i) {
+    return in_arena(static_cast<int32_t>(num_buffers + i), preparations[i].bytes);
+  };
+  std::vector<int64_t> instructions;
+  size_t next = 0;  // preparation
   for (size_t position = 0; position < schedule.order.size(); ++position) {
+    while (next < preparations.size() &&
+           preparations[next].first == static_cast<int64_t>(position)) {
+      PlannedPreparation& each = preparations[next];
+      each.instruction = std::ssize(nodes);
+      PlannedNode planned;
+      planned.node = &graph.nodes()[schedule.order[each.last]];
+      planned.kernel = each.kernel;
+      planned.inputs = {operand(planned.node->inputs[each.input])};
+      planned.outputs = {prepared(next)};
+      planned.is_preparation = true;
+      planned.call = preparation_info(graph, planned, each, device);
+      nodes.push_back(std::move(planned));
+      ++next;
+    }
+    instructions.push_back(std::ssize(nodes));
     if (kernels[position] == nullptr) continue;
     const Node& node = graph.nodes()[schedule.order[position]];
     PlannedNode planned;
     planned.kernel = std::move(kernels[position]);
     for (ValueId id : node.inputs) planned.inputs.push_back(operand(id));
+    for (size_t i = 0; i < preparations.size(); ++i) {
+      if (preparations[i].last == static_cast<int64_t>(position)) {
+        planned.inputs.push_back(prepared(i));
+      }
+    }
     for (ValueId id : node.outputs) planned.outputs.push_back(operand(id));
     planned.node = &node;
     planned.workspace =
@@ -225,26 +297,20 @@ void Program::Impl::place(std::vector<std::shared_ptr<Kernel>> kernels,
     }
     return;
   }
-  note_memory(buffers, memory);
+  instructions.push_back(std::ssize(nodes));
+  note_memory(buffers, memory, instructions);
+  for (const PlannedPreparation& each : preparations) note_preparation(each, instructions);
   for (ValueId id : schedule.outputs) output_places.push_back(operand(id));
   choose_arena(options);
   stats.longest_chain = longest_chain(dependencies(1));
   if (options.allocates) allocate_arena();
 }
 
-void Program::Impl::note_memory(const BufferPlan& buffers, const MemoryPlan& places) {
+void Program::Impl::note_memory(const BufferPlan& buffers, const MemoryPlan& places,
+                                const std::vector<int64_t>& instructions) {
   const Graph& graph = schedule.graph;
   std::vector<bool> noted(buffers.buffers.size(), false);
   size_t instruction = 0;
-  // Positions at which there is nothing to compute have no instruction.
-  std::vector<int64_t> instructions;
-  for (size_t position = 0, next = 0; position <= schedule.order.size(); ++position) {
-    instructions.push_back(static_cast<int64_t>(next));
-    if (position < schedule.order.size() && next < nodes.size() &&
-        nodes[next].node == &graph.nodes()[schedule.order[position]]) {
-      ++next;
-    }
-  }
   const auto note = [&](int32_t buffer, const TensorSpec* spec) {
     if (buffer == kNoBuffer || noted[buffer] || buffers.buffers[buffer].bytes == 0) return;
     noted[buffer] = true;
@@ -266,6 +332,18 @@ void Program::Impl::note_memory(const BufferPlan& buffers, const MemoryPlan& pla
     for (ValueId id : node.outputs) note(buffers.value_buffers[id], &graph.value(id).spec);
     note(buffers.workspace_buffers[position], nullptr);
   }
+}
+
+void Program::Impl::note_preparation(const PlannedPreparation& preparation,
+                                     const std::vector<int64_t>& instructions) {
+  const PlannedNode& planned = nodes[preparation.instruction];
+  ArenaBuffer& one = memory.emplace_back();
+  one.offset = planned.outputs[0].offset;
+  one.bytes = preparation.bytes;
+  one.first = preparation.instruction;
+  one.last = instructions[preparation.last];
+  one.call = planned.call;
+  one.is_workspace = true;
 }
 
 // Takes the buffers of outputs out of the arena. For each buffer: where it is in a slot's results,

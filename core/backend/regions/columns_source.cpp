@@ -224,8 +224,9 @@ class ColumnsText {
       }
     }
     end_turn();
-    return message("__shared__ Wide shared[", most_bytes / static_cast<int>(sizeof(double)), "];\n",
-                   declared, "const auto share = [&] {\n", turns, "};\n");
+    return message("alignas(16) __shared__ Wide shared[",
+                   most_bytes / static_cast<int>(sizeof(double)), "];\n", declared,
+                   "const auto share = [&] {\n", turns, "};\n");
   }
 
   std::string pack_of(const Cell& cell) const {
@@ -334,7 +335,7 @@ class ColumnsText {
                                source_.width, " << lane_bits && own_column < columns;\n");
     text += each_moments([&](size_t i, const char* type) {
       return message(
-          "__shared__ Wide origins_of", i, "[",
+          "alignas(16) __shared__ Wide origins_of", i, "[",
           itemsize(sum_dtype(code_.reductions[i])) * source_.width * kWarpLanes / sizeof(double),
           "];\n", type, "* const origins", i, " = reinterpret_cast<", type, "*>(origins_of", i,
           ");\n");

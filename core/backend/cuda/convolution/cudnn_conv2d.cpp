@@ -1,6 +1,6 @@
 // Convolution through cuDNN's graph API. Activations are channels-last, as everywhere; the kernel
 // is (kh, kw, c, k) here and (k, kh, kw, c) in cuDNN's engines, so it is transposed before (or its
-// gradient after) the convolution, through the workspace.
+// gradient after) the convolution, through the workspace or, in a program, by a kernel of its own.
 #include <cudnn_frontend.h>
 
 #include <unordered_map>
@@ -38,7 +38,12 @@ std::vector<int64_t> channels_last_strides(const std::vector<int64_t>& extents) 
   return {extents[1] * extents[2] * extents[3], 1, extents[1] * extents[3], extents[1]};
 }
 
-int64_t align(int64_t bytes) { return ceil_div(bytes, 256) * 256; }
+// What the kernel takes in a workspace.
+int64_t kernel_bytes(const Conv2DCall& call) {
+  const int64_t bytes =
+      num_elements(call.geometry.kernel_shape()) * static_cast<int64_t>(itemsize(call.dtype));
+  return ceil_div(bytes, 256) * 256;
+}
 
 class CudnnConvolution {
  public:
@@ -243,54 +248,91 @@ std::string CudnnConvolution::description() const {
   return "cuDNN " + name;
 }
 
+// A convolution, or the gradient of its input. Its kernel comes as it is, or as one more input in
+// cuDNN's order.
+class ForwardOrDgrad final : public Kernel {
+ public:
+  ForwardOrDgrad(const Conv2DCall& call, std::shared_ptr<const CudnnConvolution> convolution,
+                 bool in_epilogue, bool is_prepared)
+      : call_(call),
+        convolution_(std::move(convolution)),
+        in_epilogue_(in_epilogue),
+        is_prepared_(is_prepared) {}
+
+  void run(const KernelArgs& args) override {
+    const auto stream = static_cast<cudaStream_t>(args.stream);
+    // The workspace holds the kernel in cuDNN's order, then what cuDNN itself needs.
+    auto* workspace = static_cast<char*>(args.workspace);
+    const void* kernel = is_prepared_ ? args.inputs.back() : workspace;
+    if (!is_prepared_) {
+      transpose(call_, args.inputs[1], workspace, stream, settled_loads(args, {{1}}));
+      workspace += kernel_bytes(call_);
+    }
+    if (call_.op == &op_conv2d_dgrad) {
+      convolution_->run(args.outputs[0], kernel, args.inputs[0], workspace, stream);
+      return;
+    }
+    const void* bias = call_.has_bias ? args.inputs[2] : nullptr;
+    const void* addend = call_.has_addend ? args.inputs[3] : nullptr;
+    convolution_->run(args.inputs[0], kernel, args.outputs[0], workspace, stream, bias, addend);
+    if (!in_epilogue_ && has_epilogue(call_)) {
+      const Conv2DGeometry& g = call_.geometry;
+      launch_bias_activation(call_.dtype, args.outputs[0], bias,
+                             g.batch * g.output_height * g.output_width, g.output_channels,
+                             call_.activation, stream);
+    }
+  }
+
+  int64_t workspace_bytes() const override {
+    return (is_prepared_ ? 0 : kernel_bytes(call_)) + convolution_->workspace_bytes();
+  }
+  bool keeps_state() const override { return true; }  // nothing is known of a plan of cuDNN
+  bool starts_early() const override { return !is_prepared_; }  // with the transposition
+  std::string description() const override { return convolution_->description(); }
+
+  std::optional<PreparedKernel> prepared() const override {
+    if (is_prepared_) return std::nullopt;
+    const auto first = [call = call_](const KernelArgs& args) {
+      transpose(call, args.inputs[0], args.outputs[0], static_cast<cudaStream_t>(args.stream),
+                settled_loads(args, {{0}}));
+    };
+    return PreparedKernel{
+        make_early_kernel("kerascnn transposes the kernel for cuDNN", first), 1,
+        kernel_bytes(call_),
+        std::make_unique<ForwardOrDgrad>(call_, convolution_, in_epilogue_, true)};
+  }
+
+ private:
+  static void transpose(const Conv2DCall& call, const void* kernel, void* result,
+                        cudaStream_t stream, uint32_t settled) {
+    const Conv2DGeometry& g = call.geometry;
+    launch_transpose(call.dtype, kernel, result, g.num_taps(), g.output_channels, stream, settled);
+  }
+
+  Conv2DCall call_;
+  std::shared_ptr<const CudnnConvolution> convolution_;
+  bool in_epilogue_;
+  bool is_prepared_;
+};
+
 std::unique_ptr<Kernel> plan(const Conv2DCall& call, bool in_epilogue, std::optional<int> place) {
   auto convolution = std::make_shared<CudnnConvolution>(call, in_epilogue);
   if (!convolution->build(place)) return nullptr;
-  const Conv2DGeometry g = call.geometry;
-  const int64_t taps = g.num_taps();
-  const int64_t kernel_bytes =
-      align(num_elements(g.kernel_shape()) * static_cast<int64_t>(itemsize(call.dtype)));
-  const int64_t workspace_bytes = kernel_bytes + convolution->workspace_bytes();
-  // The workspace holds the kernel in cuDNN's order, then what cuDNN itself needs.
-  auto parts = [kernel_bytes](const KernelArgs& args) {
-    char* base = static_cast<char*>(args.workspace);
-    return std::pair<void*, void*>(base, base + kernel_bytes);
-  };
-
-  constexpr bool keeps_state = true;  // nothing is known of what a plan of cuDNN keeps
-  if (call.op == &op_conv2d_wgrad) {
-    return make_kernel(
-        convolution->description(),
-        [=, dtype = call.dtype](const KernelArgs& args) {
-          const auto stream = static_cast<cudaStream_t>(args.stream);
-          const auto [kernel, workspace] = parts(args);
-          convolution->run(args.inputs[0], kernel, args.inputs[1], workspace, stream);
-          launch_transpose(dtype, kernel, args.outputs[0], g.output_channels, taps, stream);
-        },
-        workspace_bytes, keeps_state);
+  if (call.op != &op_conv2d_wgrad) {
+    return std::make_unique<ForwardOrDgrad>(call, std::move(convolution), in_epilogue, false);
   }
-  // The transposition comes first.
-  return make_early_kernel(
+  constexpr bool keeps_state = true;  // nothing is known of a plan of cuDNN
+  return make_kernel(
       convolution->description(),
       [=](const KernelArgs& args) {
         const auto stream = static_cast<cudaStream_t>(args.stream);
-        const auto [kernel, workspace] = parts(args);
-        launch_transpose(call.dtype, args.inputs[1], kernel, taps, g.output_channels, stream,
-                         settled_loads(args, {{1}}));
-        if (call.op == &op_conv2d_dgrad) {
-          convolution->run(args.outputs[0], kernel, args.inputs[0], workspace, stream);
-          return;
-        }
-        const void* bias = call.has_bias ? args.inputs[2] : nullptr;
-        const void* addend = call.has_addend ? args.inputs[3] : nullptr;
-        convolution->run(args.inputs[0], kernel, args.outputs[0], workspace, stream, bias, addend);
-        if (!in_epilogue && has_epilogue(call)) {
-          launch_bias_activation(call.dtype, args.outputs[0], bias,
-                                 g.batch * g.output_height * g.output_width, g.output_channels,
-                                 call.activation, stream);
-        }
+        char* const kernel = static_cast<char*>(args.workspace);
+        convolution->run(args.inputs[0], kernel, args.inputs[1], kernel + kernel_bytes(call),
+                         stream);
+        launch_transpose(call.dtype, kernel, args.outputs[0], call.geometry.output_channels,
+                         call.geometry.num_taps(), stream);
       },
-      workspace_bytes, keeps_state);
+      kernel_bytes(call) + convolution->workspace_bytes(), keeps_state);
 }
 
 }  // namespace
