@@ -208,6 +208,24 @@ void check_stream(Device device, std::optional<intptr_t> stream) {
   }
 }
 
+// Else a kernel would find out, which loses the device to the process.
+void check_place(const void* data, Device device) {
+  if (device.type == DeviceType::Cpu) return;
+  Device found;
+  try {
+    found = backend(device).device_of(data);
+  } catch (const DeviceError&) {
+    throw BufferError(message("from_dlpack: the array says that it is on ", device_name(device),
+                              ", but its address is not one of memory on a GPU; hand over an array "
+                              "whose device is where its memory is"));
+  }
+  if (found != device) {
+    throw BufferError(message("from_dlpack: the array says that it is on ", device_name(device),
+                              ", but its address is one of ", device_name(found),
+                              "; hand over an array whose device is where its memory is"));
+  }
+}
+
 }  // namespace
 
 DLDataType dlpack_dtype(DType dtype) {
@@ -239,6 +257,7 @@ Tensor tensor_from_dlpack(const DLTensor& source, bool read_only, std::function<
   const Extent extent = extent_of(spec, strides);
   const uintptr_t first = address_of(source);
   char* lowest = reinterpret_cast<char*>(first + static_cast<uintptr_t>(extent.lowest));
+  if (extent.bytes > 0) check_place(lowest, device);
   const bool aligned = first % itemsize(spec.dtype) == 0;
 
   const auto owner = std::make_shared<Release>(device, extent.bytes);

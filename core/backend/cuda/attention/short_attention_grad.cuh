@@ -268,7 +268,7 @@ __global__ void __launch_bounds__(kShortMostGroups * 32 * kWarpgroup, 1)
     if (thread == 0) {
       for (int i = 0; i < 2; ++i) memory.head_full(shared, i).start(1);
       for (int i = 0; i < kShortStages; ++i) memory.chunk_full(shared, i).start(1);
-      publish_to_tensor_cores();  // the barriers: copies arrive at them too
+      publish_to_async_proxy();  // the barriers: copies arrive at them too
     }
     begin_kernel();
     __syncthreads();
@@ -376,7 +376,7 @@ __global__ void __launch_bounds__(kShortMostGroups * 32 * kWarpgroup, 1)
         }
         sum_chunk<Half>(shared, a, number + 1, thread);
       }
-      publish_to_tensor_cores();
+      publish_to_async_proxy();
       wait_for_products<0>();
       __syncthreads();
       // Now all have left the chunk before this one, and what the head before had.

@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kMaxTeams* kTeam)
           }
         },
         [&] { start_item<kFloats>(x, slots, c, items, item); });
-    publish_to_tensor_cores();
+    publish_to_async_proxy();
     __syncthreads();
 
     const int lane = threadIdx.x % 32, member = lane % 4;

@@ -266,7 +266,7 @@ __global__ void __launch_bounds__(kMaxThreads)
       start[j][1] = bias[channel + 1];
     }
   }
-  publish_to_tensor_cores();
+  publish_to_async_proxy();
   __syncthreads();
 
   const int rows = min(t.cell_rows, c.pooled_height - first_row);
@@ -299,7 +299,7 @@ __global__ void __launch_bounds__(kMaxThreads)
   __syncthreads();
   spread_gradient<kSimple>(gy, y, index, tile, c, t, n, first_row, kKernel - 1 - c.pad_top,
                            kKernel - 1 - c.pad_left);
-  publish_to_tensor_cores();
+  publish_to_async_proxy();
   __syncthreads();
 
   const int rows = min(t.cell_rows, (c.input_height + 1) / 2 - first_row);

@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
       spread_gradient<kColumns, kSimple>(gy, y, index, gradient + i * t.pixels * kColumns, c, t, n,
                                          first_row, first_column, bias_sums);
     });
-    publish_to_tensor_cores();
+    publish_to_async_proxy();
     __syncthreads();
     // The input of kCount products from `depth` on goes to registers first; other warpgroups
     // multiply meanwhile.

@@ -493,7 +493,7 @@ __device__ __forceinline__ void multiply_conv(char* shared, const CUtensorMap* y
       store_transposed(storing + stores[i],
                        {pairs[2 * i][0], pairs[2 * i][1], pairs[second][0], pairs[second][1]});
     }
-    publish_to_tensor_cores();
+    publish_to_async_proxy();
     __syncwarp();
     // The copy leaves out what is beyond the images and the filters.
     if (lane == 0 && first_filter < l.result_channels) {
@@ -553,7 +553,7 @@ __global__ void __launch_bounds__(kConvThreads, 1)
       }
       memory.kernel_full(shared).start(1);
     }
-    publish_to_tensor_cores();
+    publish_to_async_proxy();
     begin_kernel();
     __syncthreads();
     if (threadIdx.x >= kConvMultipliers) {

@@ -287,7 +287,7 @@ __device__ __forceinline__ void copy_turns(const CUtensorMap* x, const float* __
     next.store(stage + memory.x_floats, quarter, thread % WgradQuarter::kQuads);
     quarter += WgradQuarter::kStep;
     if (quarter >= l.groups * kWgradRun) {
-      publish_to_tensor_cores();
+      publish_to_async_proxy();
       memory.full(shared)[at.number].arrive();
       at.advance(l.stages);
       ++turn;
@@ -488,7 +488,7 @@ __global__ void __launch_bounds__(kWgradThreads, 1)
       memory.full(shared)[stage].start(kWgradCopiers + 1);
       memory.empty(shared)[stage].start(kWgradMultipliers / 32);
     }
-    publish_to_tensor_cores();  // the barriers: copies arrive at them too
+    publish_to_async_proxy();  // the barriers: copies arrive at them too
   }
   begin_kernel();
   __syncthreads();

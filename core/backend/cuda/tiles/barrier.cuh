@@ -92,7 +92,7 @@ __device__ __forceinline__ void copy_tensor(void* to, const void* map, Barrier& 
 }
 
 // Starts to copy a box from shared memory to a tensor; what is beyond the tensor is left out.
-// Before it threads that have written the box call publish_to_tensor_cores() and meet.
+// Before it threads that have written the box call publish_to_async_proxy() and meet.
 __device__ __forceinline__ void store_tensor(const void* map, const void* from, int first,
                                              int second, int third, int fourth) {
 #ifdef KERASCNN_HAS_BARRIERS

@@ -34,8 +34,9 @@ __device__ __forceinline__ uint64_t describe_factor(const float* shared, int col
   return (address >> 4 & 0x3fff) | to_next_rows >> 4 << 16 | to_next_columns >> 4 << 32;
 }
 
-// Every thread that has written what the tensor cores are to read calls this before the barrier.
-__device__ __forceinline__ void publish_to_tensor_cores() {
+// Every thread that has written what tensor cores or copies of boxes are to read calls this before
+// the barrier.
+__device__ __forceinline__ void publish_to_async_proxy() {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
