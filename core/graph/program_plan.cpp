@@ -37,32 +37,31 @@ std::string node_label(const Node& node) {
   return label;
 }
 
-CallInfoPtr call_info(const Graph& graph, const PlannedNode& planned, Device device) {
-  const Node& node = *planned.node;
-  const std::vector<TensorSpec> outputs = read_outputs(graph, planned);
-  CallInfo info = make_call_info(*node.op, node.attributes, specs_of(graph, node.inputs), outputs);
-  info.label = node_label(node);
-  info.scope = node.scope;
+// Adds what is known of the node and its kernel to what is known of the call.
+CallInfoPtr named(CallInfo info, const PlannedNode& planned, Device device) {
+  info.label = node_label(*planned.node);
+  info.scope = planned.node->scope;
   info.op = info.label.substr(0, info.label.find(" ("));
   info.kernel = planned.kernel->description();
-  info.memory_bytes += planned.kernel->workspace_bytes();
   info.device = device;
   return std::make_shared<const CallInfo>(std::move(info));
 }
 
-// Of what is done for a call the call itself counts what it must: a preparation only moves bytes.
+CallInfoPtr call_info(const Graph& graph, const PlannedNode& planned, Device device) {
+  const Node& node = *planned.node;
+  const std::vector<TensorSpec> outputs = read_outputs(graph, planned);
+  CallInfo info = make_call_info(*node.op, node.attributes, specs_of(graph, node.inputs), outputs);
+  info.memory_bytes += planned.kernel->workspace_bytes();
+  return named(std::move(info), planned, device);
+}
+
+// The bytes that a call must read and write are those of its second part, so that they count once.
 CallInfoPtr preparation_info(const Graph& graph, const PlannedNode& planned,
                              const PlannedPreparation& preparation, Device device) {
-  const Node& node = *planned.node;
   CallInfo info;
-  info.label = node_label(node);
-  info.scope = node.scope;
-  info.op = info.label.substr(0, info.label.find(" ("));
-  info.kernel = planned.kernel->description();
-  info.dtype = graph.value(node.inputs[preparation.input]).spec.dtype;
+  info.dtype = graph.value(planned.node->inputs[preparation.input]).spec.dtype;
   info.memory_bytes = preparation.bytes;
-  info.device = device;
-  return std::make_shared<const CallInfo>(std::move(info));
+  return named(std::move(info), planned, device);
 }
 
 }  // namespace
@@ -278,7 +277,7 @@ void Program::Impl::place(std::vector<std::shared_ptr<Kernel>> kernels,
     PlannedNode planned;
     planned.kernel = std::move(kernels[position]);
     for (ValueId id : node.inputs) planned.inputs.push_back(operand(id));
-    for (size_t i = 0; i < preparations.size(); ++i) {
+    for (size_t i = 0; i < next; ++i) {
       if (preparations[i].last == static_cast<int64_t>(position)) {
         planned.inputs.push_back(prepared(i));
       }
