@@ -395,3 +395,16 @@ def test_mixed_devices_are_named(cuda_device):
         _core.apply("add", [a, b])
     with pytest.raises(_core.DeviceError, match=r"move one of them with \.to"):
         _core.apply("concatenate", [a, b], {"axis": 0})
+
+
+def test_an_address_that_is_not_on_the_gpu_it_names(cuda_device):
+    capsule = np.zeros(4, np.float32).__dlpack__()
+    address_of = ctypes.pythonapi.PyCapsule_GetPointer
+    address_of.restype, address_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    # A DLTensor begins with the address; the type of the device comes next, and CUDA's is 2.
+    device_type = ctypes.c_int32.from_address(address_of(capsule, b"dltensor") + 8)
+    assert device_type.value == 1
+    device_type.value = 2
+    with pytest.raises(BufferError, match="not one of memory on a GPU"):
+        keras.from_dlpack(capsule)
+    np.testing.assert_array_equal(_core.zeros([2], "float32", cuda_device).numpy(), [0, 0])
