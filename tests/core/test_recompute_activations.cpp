@@ -96,6 +96,13 @@ RootedGraph net_of_two_products(const Function& function) {
   return rooted;
 }
 
+ValueId relu_of_normalized(Graph& graph, ValueId hidden) {
+  const ValueId gamma = graph.input("gamma", f32({kColumns}));
+  const ValueId beta = graph.input("beta", f32({kColumns}));
+  const ValueId y = graph.apply("batch_norm", {hidden, gamma, beta}, {{"epsilon", 1e-3}})[0];
+  return call(graph, "relu", {y});
+}
+
 constexpr int64_t kOutput =
     kRows * 2 * int64_t{sizeof(float)};  // y: its square's gradient reads it
 
@@ -115,13 +122,7 @@ TEST(an_activation_is_computed_again_where_its_gradient_is) {
 }
 
 TEST(relu_of_a_normalized_value_is_computed_again_of_what_was_normalized) {
-  const auto function = [](Graph& graph, ValueId hidden) {
-    const ValueId gamma = graph.input("gamma", f32({kColumns}));
-    const ValueId beta = graph.input("beta", f32({kColumns}));
-    const ValueId y = graph.apply("batch_norm", {hidden, gamma, beta}, {{"epsilon", 1e-3}})[0];
-    return call(graph, "relu", {y});
-  };
-  const RootedGraph net = net_of_two_products(function);
+  const RootedGraph net = net_of_two_products(relu_of_normalized);
   const RootedGraph plain = with_regions(net, false), after = with_regions(net);
   // A few values with one number for each column are kept too: at most the mean, the inverse
   // deviation, the scale, and one more like the deviation.
@@ -135,13 +136,7 @@ TEST(relu_of_a_normalized_value_is_computed_again_of_what_was_normalized) {
 TEST(the_gradient_through_an_activation_is_taken_by_each_region_that_reads_it) {
   // The sums of batch normalization's gradient and the gradient of its input need it. Both read
   // what was normalized, so the gradient that came in is all that the second one needs besides.
-  const auto function = [](Graph& graph, ValueId hidden) {
-    const ValueId gamma = graph.input("gamma", f32({kColumns}));
-    const ValueId beta = graph.input("beta", f32({kColumns}));
-    const ValueId y = graph.apply("batch_norm", {hidden, gamma, beta}, {{"epsilon", 1e-3}})[0];
-    return call(graph, "relu", {y});
-  };
-  const RootedGraph net = net_of_two_products(function);
+  const RootedGraph net = net_of_two_products(relu_of_normalized);
   const RootedGraph plain = with_regions(net, false), after = with_regions(net);
   const auto large_results = [](const RootedGraph& rooted, const char* op) {
     std::vector<size_t> counts;
