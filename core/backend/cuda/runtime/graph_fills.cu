@@ -65,26 +65,23 @@ struct Edges {
   std::vector<cudaGraphEdgeData> data;
 };
 
-Edges dependencies_of(cudaGraphNode_t node) {
+// cudaGraphNodeGetDependencies, or cudaGraphNodeGetDependentNodes.
+using FindEdges = cudaError_t(cudaGraphNode_t, cudaGraphNode_t*, cudaGraphEdgeData*, size_t*);
+
+Edges edges_of(cudaGraphNode_t node, FindEdges* find, const char* name) {
   size_t count = 0;
-  check(cudaGraphNodeGetDependencies(node, nullptr, nullptr, &count),
-        "cudaGraphNodeGetDependencies");
+  check(find(node, nullptr, nullptr, &count), name);
   Edges edges{GraphNodes(count), std::vector<cudaGraphEdgeData>(count)};
-  if (count == 0) return edges;
-  check(cudaGraphNodeGetDependencies(node, edges.nodes.data(), edges.data.data(), &count),
-        "cudaGraphNodeGetDependencies");
+  if (count > 0) check(find(node, edges.nodes.data(), edges.data.data(), &count), name);
   return edges;
 }
 
+Edges dependencies_of(cudaGraphNode_t node) {
+  return edges_of(node, cudaGraphNodeGetDependencies, "cudaGraphNodeGetDependencies");
+}
+
 Edges dependents_of(cudaGraphNode_t node) {
-  size_t count = 0;
-  check(cudaGraphNodeGetDependentNodes(node, nullptr, nullptr, &count),
-        "cudaGraphNodeGetDependentNodes");
-  Edges edges{GraphNodes(count), std::vector<cudaGraphEdgeData>(count)};
-  if (count == 0) return edges;
-  check(cudaGraphNodeGetDependentNodes(node, edges.nodes.data(), edges.data.data(), &count),
-        "cudaGraphNodeGetDependentNodes");
-  return edges;
+  return edges_of(node, cudaGraphNodeGetDependentNodes, "cudaGraphNodeGetDependentNodes");
 }
 
 // The nodes between `before` and `last`, without the former and with the latter.
