@@ -21,6 +21,7 @@ RESNET18 = ((64, 2), (128, 2), (256, 2), (512, 2))
 RESNET50 = ((64, 3), (128, 4), (256, 6), (512, 3))
 VGG16 = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
 CONVNEXT_T = ((96, 3), (192, 3), (384, 9), (768, 3))
+CONVNEXT_BLOCK = ((96, 1),)
 # (expansion, filters, number of blocks, stride of the first block, size of the kernel).
 MOBILENET_V2 = (
     *((1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 32, 3, 2, 3), (6, 64, 4, 2, 3)),
@@ -149,9 +150,9 @@ def layer_scale(keras: Any):
     return LayerScale
 
 
-def convnext_t(b: Blocks, x, classes: int):
+def convnext(b: Blocks, x, classes: int, stages):
     scale = layer_scale(b.keras)
-    for stage, (filters, blocks) in enumerate(CONVNEXT_T):
+    for stage, (filters, blocks) in enumerate(stages):
         if stage:
             x = b.layers.Conv2D(filters, 2, 2)(b.normalize_channels(x))
         else:
@@ -162,6 +163,15 @@ def convnext_t(b: Blocks, x, classes: int):
             x = b.layers.Add()([x, scale()(h)])
     x = b.normalize_channels(b.layers.GlobalAveragePooling2D()(x))
     return b.layers.Dense(classes)(x)
+
+
+def convnext_t(b: Blocks, x, classes: int):
+    return convnext(b, x, classes, CONVNEXT_T)
+
+
+def convnext_block(b: Blocks, x, classes: int):
+    """One block of ConvNeXt-T's first stage, for measurements on CPUs."""
+    return convnext(b, x, classes, CONVNEXT_BLOCK)
 
 
 def positions(keras: Any):
@@ -208,6 +218,7 @@ NETS = {
     "mobilenet_v2": Net(mobilenet_v2, 128),
     "efficientnet_b0": Net(efficientnet_b0, 128),
     "convnext_t": Net(convnext_t, 64),
+    "convnext_block": Net(convnext_block, 16, 112, 10),
     "vit_s16": Net(vit_s16, 128),
 }
 

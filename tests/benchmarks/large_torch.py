@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from large_nets import (
+    CONVNEXT_BLOCK,
     CONVNEXT_T,
     EFFICIENTNET_B0,
     LAYER_SCALE,
@@ -172,10 +173,10 @@ class ConvNextBlock(nn.Module):
         return x + h.permute(0, 3, 1, 2)
 
 
-def convnext_t(classes: int, size: int) -> nn.Module:
+def convnext(classes: int, stages) -> nn.Module:
     stack: list[nn.Module] = []
     channels = 3
-    for stage, (filters, blocks) in enumerate(CONVNEXT_T):
+    for stage, (filters, blocks) in enumerate(stages):
         if stage:
             stack += [ChannelNorm(channels, 1e-6), nn.Conv2d(channels, filters, 2, 2)]
         else:
@@ -184,6 +185,14 @@ def convnext_t(classes: int, size: int) -> nn.Module:
         channels = filters
     pooled = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(channels, 1e-6)]
     return nn.Sequential(*stack, *pooled, nn.Linear(channels, classes))
+
+
+def convnext_t(classes: int, size: int) -> nn.Module:
+    return convnext(classes, CONVNEXT_T)
+
+
+def convnext_block(classes: int, size: int) -> nn.Module:
+    return convnext(classes, CONVNEXT_BLOCK)
 
 
 class Attention(nn.Module):
@@ -227,6 +236,7 @@ BUILDERS = {
     "mobilenet_v2": mobilenet_v2,
     "efficientnet_b0": efficientnet_b0,
     "convnext_t": convnext_t,
+    "convnext_block": convnext_block,
     "vit_s16": VisionTransformer,
 }
 

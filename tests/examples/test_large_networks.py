@@ -20,6 +20,8 @@ PARAMETERS = {
     "mobilenet_v2": 3_504_872,
     "efficientnet_b0": 5_288_548,
     "convnext_t": 28_589_128,
+    # Patches, convolution, dense layers, scale, three normalizations, classifier.
+    "convnext_block": 49 * 96 + 50 * 96 + 97 * 384 + 385 * 96 + 96 + 3 * 192 + 97 * 10,
     "vit_s16": 22_050_664 - 2 * 384,
 }
 

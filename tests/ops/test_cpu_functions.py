@@ -142,6 +142,53 @@ def test_results_do_not_depend_on_an_elements_place(start, rng):
             np.testing.assert_array_equal(*bits([found.numpy(), wanted]))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("length", [2047, 2048, 2049, 2700, 5003])
+def test_many_elements_have_the_bits_of_few(length, dtype, rng):
+    """Memory of long tensors is asked for some blocks ahead, which must not leave anything out."""
+    drawn = rng.normal(0, 3, (2, length)).astype(np.float32)
+
+    def run(op, attributes, arrays):
+        tensors = [_core.from_numpy(np.ascontiguousarray(x), "cpu") for x in arrays]
+        tensors = [_core.apply("cast", [x], {"dtype": dtype})[0] for x in tensors]
+        (result,) = _core.apply(op, tensors, attributes)
+        return _core.apply("cast", [result], {"dtype": "float32"})[0].numpy()
+
+    gelu = {"approximate": False}
+    for op, attributes, operands in (
+        ("gelu", gelu, 1),
+        ("gelu_grad", gelu, 2),
+        ("exp", {}, 1),
+        ("add", {}, 2),
+    ):
+        arrays = drawn[:operands]
+        parts = [run(op, attributes, arrays[:, i : i + 1000]) for i in range(0, length, 1000)]
+        whole = run(op, attributes, arrays)
+        np.testing.assert_array_equal(*bits([whole, np.concatenate(parts)]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
+@pytest.mark.parametrize("shape", [(1024, 16), (1031, 96), (1500, 17), (2001, 7), (1024, 1)])
+def test_many_rows_have_the_bits_of_few(shape, dtype, rng):
+    drawn = rng.normal(0, 100, shape).astype(dtype)
+    attributes = {"axes": [1], "keepdims": False}
+    for op in ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min"):
+        if op == "reduce_mean" and dtype == "int32":
+            continue
+        found, *parts = (
+            _core.apply(op, [_core.from_numpy(x, "cpu")], attributes)[0].numpy()
+            for x in (drawn, *(np.ascontiguousarray(x) for x in np.array_split(drawn, 5)))
+        )
+        np.testing.assert_array_equal(found, np.concatenate(parts))
+        wanted = getattr(drawn.astype("float64"), op.removeprefix("reduce_"))(1)
+        # The result is rounded once, and of float64 the sum after each term too.
+        error = shape[1] * 1.2e-16 * np.abs(drawn.astype("float64")).sum(1)
+        if dtype != "int32":
+            limits = np.finfo(dtype)
+            error += limits.eps * np.abs(wanted) + float(limits.smallest_subnormal)
+        assert (np.abs(found - wanted) <= error).all()
+
+
 def test_regions_compute_the_same_bits(rng):
     a, b = pairs(rng)
     tensors = [_core.from_numpy(x, "cpu") for x in (a, b)]

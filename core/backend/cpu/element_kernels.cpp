@@ -25,7 +25,7 @@ class FloatBinary {
     }
     auto* const to = static_cast<float*>(out);
     const auto p = static_cast<float>(parameter_);
-    if (is_pair) return contiguous_(a, b, to, count, p, 0.0f);
+    if (is_pair) return run_element_loop(contiguous_, a, b, to, count, p, 0.0f);
     float one[kBlock];
     std::fill_n(one, std::min(kBlock, count), a_step == 0 ? *a : *b);
     for (int64_t i = 0; i < count; i += kBlock) {

@@ -7,6 +7,7 @@
 
 #include "core/backend/cpu/cpu_features.h"
 #include "core/backend/cpu/float_kernels.h"
+#include "core/backend/cpu/memory_ahead.h"
 #include "core/ops/element_ops.h"
 
 namespace kerascnn::cpu {
@@ -17,23 +18,22 @@ using ElementLoop = void (*)(const float* a, const float* b, float* out, int64_t
                              float p1);
 
 // The same for elements of type T: float, or a 16-bit type, which is widened block by block and
-// rounded once. b is null where the op has one operand.
+// rounded once. b is null where the op has one operand. Memory is asked for some blocks ahead.
 template <typename T>
 void run_element_loop(ElementLoop loop, const T* a, const T* b, T* out, int64_t count, float p0,
                       float p1) {
-  if constexpr (std::is_same_v<T, float>) {
-    loop(a, b, out, count, p0, p1);
-  } else {
-    constexpr int64_t kBlock = 256;
-    float wide_a[kBlock], wide_b[kBlock];
-    for (int64_t i = 0; i < count; i += kBlock) {
-      const int64_t some = std::min(kBlock, count - i);
+  for_each_block_ahead(count, a, b, out, [&](int64_t i, int64_t some) {
+    const T* const some_b = b == nullptr ? nullptr : b + i;
+    if constexpr (std::is_same_v<T, float>) {
+      loop(a + i, some_b, out + i, some, p0, p1);
+    } else {
+      float wide_a[kAheadBlock], wide_b[kAheadBlock];
       widen(a + i, wide_a, some);
-      if (b != nullptr) widen(b + i, wide_b, some);
+      if (b != nullptr) widen(some_b, wide_b, some);
       loop(wide_a, wide_b, wide_a, some, p0, p1);
       narrow(wide_a, out + i, some);
     }
-  }
+  });
 }
 
 // Comparisons and other ops whose result is a truth value, 0 or 1. It is a 64-bit integer, as fused

@@ -86,6 +86,8 @@ struct FloatKernels {
   void (*narrow_bfloat16)(const float* from, BFloat16* to, int64_t count);
   // The result is NaN where an element is. Without elements it is 0, -infinity or infinity.
   double (*sum)(const float* x, int64_t count);
+  // The sum of each row of x (rows, length), as above.
+  void (*sum_rows)(const float* x, int64_t rows, int64_t length, double* sums);
   float (*maximum)(const float* x, int64_t count);
   float (*minimum)(const float* x, int64_t count);
   // Sum of exp(x - shift). y, where not null, gets the summands, and may be x.

@@ -358,6 +358,7 @@ const FloatKernels kFloatKernels = {
     .narrow_half = narrow_half,
     .narrow_bfloat16 = narrow_bfloat16,
     .sum = sum,
+    .sum_rows = sum_rows,
     .maximum = maximum,
     .minimum = minimum,
     .sum_exp = sum_exp,

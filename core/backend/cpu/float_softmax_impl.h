@@ -45,6 +45,10 @@ double sum(const float* x, int64_t count) {
   return sum_of_partials(partials);
 }
 
+void sum_rows(const float* x, int64_t rows, int64_t length, double* sums) {
+  for (int64_t row = 0; row < rows; ++row) sums[row] = sum(x + row * length, length);
+}
+
 // `combine` gives that element of two vectors which wins, or NaN where there is one.
 template <typename Combine>
 KERASCNN_INLINE float find_extreme(const float* x, int64_t count, float initial,

@@ -78,6 +78,27 @@ struct ReducePlan {
 
 // A row that is so short is not worth a call.
 constexpr int64_t kShortRow = 16;
+// So many rows are enough for all threads, without cutting them.
+constexpr int64_t kManyRows = 1024;
+
+// values[i] is row i of x (rows, length), reduced.
+template <typename T, typename Op>
+void reduce_rows(const FloatKernels& kernels, const T* x, int64_t rows, int64_t length,
+                 typename Op::Accumulator* values) {
+  if constexpr (std::is_same_v<Op, Sum<float>>) {
+    if (length >= kShortRow) return kernels.sum_rows(x, rows, length, values);
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    const T* const from = x + row * length;
+    typename Op::Accumulator value = Op::initial();
+    if (length >= kShortRow) {
+      value = Op::combine(value, reduce_row<T, Op>(kernels, from, length));
+    } else {
+      for (int64_t i = 0; i < length; ++i) value = Op::combine(value, Op::load(from[i]));
+    }
+    values[row] = value;
+  }
+}
 
 // out (columns) is combined with the columns of x (rows, columns).
 template <typename T, typename Op>
@@ -153,20 +174,20 @@ std::unique_ptr<Kernel> make_reduce(const ReduceGeometry& geometry, double divis
       align_up(partials * static_cast<int64_t>(sizeof(Accumulator))));
 }
 
-// Short rows behind one another, as of a loss with few outputs: many make one task.
+// Each row by itself, where there are enough of them for all threads.
 template <typename T, typename Op>
-std::unique_ptr<Kernel> make_short_rows(const ReduceGeometry& geometry, double divisor) {
-  return make_kernel("kerascnn reduce", [count = geometry.outer, length = geometry.reduce,
-                                         divisor](const KernelArgs& args) {
+std::unique_ptr<Kernel> make_rows(const ReduceGeometry& geometry, double divisor) {
+  return make_kernel("kerascnn reduce", [count = geometry.outer, length = geometry.reduce, divisor,
+                                         &kernels = float_kernels()](const KernelArgs& args) {
     const T* x = input<T>(args, 0);
     T* out = output<T>(args, 0);
     parallel_for(count, grain_of(length), [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        typename Op::Accumulator value = Op::initial();
-        for (int64_t i = 0; i < length; ++i) {
-          value = Op::combine(value, Op::load(x[row * length + i]));
-        }
-        out[row] = finish<T>(value, divisor);
+      constexpr int64_t kRows = 16;
+      typename Op::Accumulator values[kRows];
+      for (int64_t row = begin; row < end; row += kRows) {
+        const int64_t rows = std::min(kRows, end - row);
+        reduce_rows<T, Op>(kernels, x + row * length, rows, length, values);
+        for (int64_t i = 0; i < rows; ++i) out[row + i] = finish<T>(values[i], divisor);
       }
     });
   });
@@ -214,10 +235,10 @@ std::unique_ptr<Kernel> plan_reduce(const PlanRequest& request, bool is_mean) {
     if constexpr (std::is_same_v<Op<T>, Sum<float>>) {
       if (is_sum_of_groups(geometry)) return make_sum_of_groups(geometry, divisor);
     }
-    const bool has_short_rows =
-        geometry.is_simple && geometry.inner == 1 && geometry.reduce < kShortRow;
-    return has_short_rows ? make_short_rows<T, Op<T>>(geometry, divisor)
-                          : make_reduce<T, Op<T>>(geometry, divisor);
+    const bool has_rows = geometry.is_simple && geometry.inner == 1 &&
+                          (geometry.reduce < kShortRow || geometry.outer >= kManyRows);
+    return has_rows ? make_rows<T, Op<T>>(geometry, divisor)
+                    : make_reduce<T, Op<T>>(geometry, divisor);
   });
 }
 

@@ -416,9 +416,9 @@ def test_policies_do_what_those_of_keras_do(name, arguments, device, rng):
         drawn = keras_policy(name, here, there, transformation, len(images))
         expected = to_numpy(there.transform_images(images.copy(), drawn, training=True))
         span = np.ptp(arguments.get("value_range", (0, 255)))
-        # AutoContrast gives values that would be whole numbers without rounding, and Equalization and
-        # RandomPosterization cut off what is behind the point. All pixels of a tone, of which there
-        # may be few, so come out as its neighbour, and the others of the image move with them.
+        # AutoContrast gives values that would be whole numbers without rounding. Equalization and
+        # RandomPosterization cut off what is behind the point. So all pixels of a tone, of which
+        # there may be few, come out as its neighbour, and the others of the image move with them.
         difference = np.abs(actual - expected) / span
         more_than_a_tone = difference > 1.25 / 255
         assert more_than_a_tone.mean(axis=(1, 2, 3)).max() < 0.5
