@@ -2,6 +2,7 @@
 
 #include "core/backend/cpu/broadcast.h"
 #include "core/backend/cpu/kernel_util.h"
+#include "core/backend/cpu/memory_ahead.h"
 #include "core/backend/cpu/parallel.h"
 
 namespace kerascnn::cpu {
@@ -57,16 +58,17 @@ void widen_block(const T* from, int64_t step, float* to, int64_t count) {
 template <typename T>
 void run_widened(const FloatBinary& binary, const T* a, int64_t a_step, const T* b, int64_t b_step,
                  void* out, bool out_is_bool, int64_t count) {
-  constexpr int64_t kBlock = 256;
-  float wide_a[kBlock], wide_b[kBlock], wide_out[kBlock];
-  for (int64_t i = 0; i < count; i += kBlock) {
-    const int64_t some = std::min(kBlock, count - i);
+  const T* const asked_a = a_step == 1 ? a : nullptr;
+  const T* const asked_b = b_step == 1 ? b : nullptr;
+  T* const asked_out = out_is_bool ? nullptr : static_cast<T*>(out);
+  for_each_block_ahead(count, asked_a, asked_b, asked_out, [&](int64_t i, int64_t some) {
+    float wide_a[kAheadBlock], wide_b[kAheadBlock], wide_out[kAheadBlock];
     widen_block(a + i * a_step, a_step, wide_a, some);
     widen_block(b + i * b_step, b_step, wide_b, some);
     void* to = out_is_bool ? static_cast<void*>(static_cast<bool*>(out) + i) : wide_out;
     binary(wide_a, a_step != 0, wide_b, b_step != 0, to, some);
     if (!out_is_bool) narrow(wide_out, static_cast<T*>(out) + i, some);
-  }
+  });
 }
 
 // Calls run(a, a_step, b, b_step, out, count), with steps in elements, for each piece of the

@@ -25,7 +25,7 @@ constexpr int64_t kAhead = 4 * kAheadBlock;      // elements that are asked for 
 constexpr int64_t kFewAhead = 16 * kAheadBlock;  // of fewer, all may be in the first-level cache
 
 // Calls body(i, some) for blocks [i, i + some) of [0, count). a[i], b[i] and out[i] are what it
-// reads and writes; b may be null.
+// reads and writes; null stands for what is not asked for.
 template <typename T, typename Body>
 void for_each_block_ahead(int64_t count, const T* a, const T* b, T* out, const Body& body) {
   const bool asks = count >= kFewAhead;
@@ -33,9 +33,9 @@ void for_each_block_ahead(int64_t count, const T* a, const T* b, T* out, const B
     const int64_t some = std::min(kAheadBlock, count - i);
     if (asks) {
       const int64_t begin = std::min(i + kAhead, count), end = std::min(begin + some, count);
-      ask_for_memory(a + begin, a + end);
+      if (a != nullptr) ask_for_memory(a + begin, a + end);
       if (b != nullptr) ask_for_memory(b + begin, b + end);
-      ask_for_memory(out + begin, out + end);
+      if (out != nullptr) ask_for_memory(out + begin, out + end);
     }
     body(i, some);
   }

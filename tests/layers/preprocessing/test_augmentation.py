@@ -409,20 +409,22 @@ def test_policies_do_what_those_of_keras_do(name, arguments, device, rng):
         transformation = here.get_random_transformation(x)
         return here.transform_images(x, transformation), transformation
 
-    seen = set()
-    for _ in range(4 if name == "AugMix" else 6):
+    seen, shares = set(), []
+    for _ in range(5 if name == "AugMix" else 7):
         actual, transformation = compiled(call, [images], device)
         seen |= set(transformation["layer_idxes"].ravel().tolist())
         drawn = keras_policy(name, here, there, transformation, len(images))
         expected = to_numpy(there.transform_images(images.copy(), drawn, training=True))
         span = np.ptp(arguments.get("value_range", (0, 255)))
-        # AutoContrast gives values that would be whole numbers without rounding. Equalization and
-        # RandomPosterization cut off what is behind the point. So all pixels of a tone, of which
-        # there may be few, come out as its neighbour, and the others of the image move with them.
         difference = np.abs(actual - expected) / span
-        more_than_a_tone = difference > 1.25 / 255
-        assert more_than_a_tone.mean(axis=(1, 2, 3)).max() < 0.5
         assert np.median(difference) < 1e-4
+        more_than_a_tone = difference > 1.25 / 255
+        shares.append(more_than_a_tone.mean(axis=(1, 2, 3)).max())
+    # AutoContrast gives values that would be whole numbers without rounding. Equalization and
+    # RandomPosterization cut off what is behind the point. So all pixels of a tone, of which there
+    # may be few, come out as its neighbour, and the others of the image move with them. That was
+    # so for a tenth of an image in one of some hundred draws, which is not half of five or seven.
+    assert np.median(shares) < 0.1
     assert len(seen) > 1
 
 
