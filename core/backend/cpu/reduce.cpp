@@ -81,25 +81,6 @@ constexpr int64_t kShortRow = 16;
 // So many rows are enough for all threads, without cutting them.
 constexpr int64_t kManyRows = 1024;
 
-// values[i] is row i of x (rows, length), reduced.
-template <typename T, typename Op>
-void reduce_rows(const FloatKernels& kernels, const T* x, int64_t rows, int64_t length,
-                 typename Op::Accumulator* values) {
-  if constexpr (std::is_same_v<Op, Sum<float>>) {
-    if (length >= kShortRow) return kernels.sum_rows(x, rows, length, values);
-  }
-  for (int64_t row = 0; row < rows; ++row) {
-    const T* const from = x + row * length;
-    typename Op::Accumulator value = Op::initial();
-    if (length >= kShortRow) {
-      value = Op::combine(value, reduce_row<T, Op>(kernels, from, length));
-    } else {
-      for (int64_t i = 0; i < length; ++i) value = Op::combine(value, Op::load(from[i]));
-    }
-    values[row] = value;
-  }
-}
-
 // out (columns) is combined with the columns of x (rows, columns).
 template <typename T, typename Op>
 void combine_block(const FloatKernels& kernels, const T* x, int64_t rows, int64_t columns,
@@ -114,6 +95,19 @@ void combine_block(const FloatKernels& kernels, const T* x, int64_t rows, int64_
     out[0] = Op::combine(out[0], reduce_row<T, Op>(kernels, x, rows));
   } else {
     for (int64_t i = 0; i < rows; ++i) out[0] = Op::combine(out[0], Op::load(x[i]));
+  }
+}
+
+// values[i] is row i of x (rows, length), reduced.
+template <typename T, typename Op>
+void reduce_rows(const FloatKernels& kernels, const T* x, int64_t rows, int64_t length,
+                 typename Op::Accumulator* values) {
+  if constexpr (std::is_same_v<Op, Sum<float>>) {
+    if (length >= kShortRow) return kernels.sum_rows(x, rows, length, values);
+  }
+  std::fill(values, values + rows, Op::initial());
+  for (int64_t row = 0; row < rows; ++row) {
+    combine_block<T, Op>(kernels, x + row * length, length, 1, values + row);
   }
 }
 
