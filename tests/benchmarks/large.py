@@ -7,8 +7,8 @@
 Nets are those of `large_nets.py` with their batches, or for example resnet50@32 with another batch,
 and resnet50@32x64 with other images too. kerascnn and Keras train through plain `fit`. PyTorch
 trains in a loop over data on the device, in channels-last layout; `torch-compile` is compiled,
-`torch-max-autotune` with that mode, and `torch` is not. With the policy mixed_bfloat16 PyTorch uses
-autocast; with float32 all may use TF32.
+`torch-reduce-overhead` and `torch-max-autotune` with that mode, and `torch` is not. With the policy
+mixed_bfloat16 PyTorch uses autocast; with float32 all may use TF32.
 
 Every library trains a net in a process of its own. The processes start one after another, each with
 caches of kernels in a folder of its own. The time from the start to the end of the first batch, in
@@ -18,10 +18,11 @@ run. Then the processes take turns, in one order in one round and in the other o
 while the others wait.
 
 Images/s are medians over all epochs, with the smallest and the largest value. With --measure
-fit,predict the libraries also predict the same images, from the device, in batches of 256. Memory
-is the most that a library has allocated on the device in its process, including the data if it is
-there. The last columns divide kerascnn's figures by those of the best peer. Libraries that fail or
-are not installed are listed with the reason.
+fit,predict the libraries also predict the same images, from the device, in batches of 256. With
+--measure predict they train nothing, and the first step is the first batch that is predicted.
+Memory is the most that a library has allocated on the device in its process, including the data if
+it is there. The last columns divide kerascnn's figures by those of the best peer. Libraries that
+fail or are not installed are listed with the reason.
 
 On a CPU that others use too, `--clock cpu` with OMP_NUM_THREADS=1 counts the processes' CPU time of
 epochs instead of the time that passes.
@@ -46,7 +47,14 @@ from peer_process import OWN, PeerError, PeerProcess, environment, inner_device
 
 import kerascnn as keras
 
-PEERS = ("torch-compile", "torch-max-autotune", "torch", "keras-jax", "keras-tensorflow")
+PEERS = (
+    "torch-compile",
+    "torch-reduce-overhead",
+    "torch-max-autotune",
+    "torch",
+    "keras-jax",
+    "keras-tensorflow",
+)
 PEERS_BY_DEFAULT = "torch-compile,keras-jax"
 POLICIES = ("mixed_bfloat16", "float32")
 # What is measured, and the key of its figures in a row.
@@ -77,6 +85,7 @@ class Comparison:
         env |= {name: str(folder / name.lower()) for name in _CACHES}
         command = [sys.executable, str(_SCRIPT), peer, str(case), policy, inner_device(device)]
         command += [str(self.batches(case)), "--clock", self.args.clock]
+        command += ["--first", self.args.measure[0]]
         return PeerProcess(command, env)
 
     def batches(self, case: Case) -> int:

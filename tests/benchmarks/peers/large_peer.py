@@ -1,8 +1,9 @@
 """Trains one large network with one library for `large.py`; requests are lines of JSON.
 
 The library is "kerascnn", "keras-jax", "keras-tensorflow", "torch" (channels-last layout and
-autocast), "torch-compile" (the same, compiled) or "torch-max-autotune" (compiled in that mode). It
-trains one batch before it says that it is ready.
+autocast), "torch-compile" (the same, compiled), "torch-reduce-overhead" or "torch-max-autotune"
+(compiled in that mode). It trains one batch before it says that it is ready, or, with `--first
+predict`, predicts one and trains nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 # Arguments of `torch.compile`.
 COMPILED: dict[str, dict[str, Any]] = {
     "torch-compile": {},
+    "torch-reduce-overhead": {"mode": "reduce-overhead"},
     "torch-max-autotune": {"mode": "max-autotune"},
 }
 
@@ -74,6 +76,9 @@ class KerasTraining:
     def first_step(self, x: np.ndarray, y: np.ndarray) -> float:
         """Returns the loss of one batch, given all data, so that epochs run the same program."""
         return float(self._fit(x, y, 1, steps_per_epoch=1).history["loss"][0])
+
+    def first_prediction(self, x: np.ndarray, y: np.ndarray) -> None:
+        self._model.predict(x[:PREDICTION_BATCH], batch_size=PREDICTION_BATCH, verbose=0)
 
     def predictions(self, x: np.ndarray, count: int) -> list[float]:
         """Returns milliseconds of predicting all images, which are on the device, each time."""
@@ -159,11 +164,17 @@ class TorchTraining:
             right += hits
         return total.item() / steps  # this waits for the device
 
-    def first_step(self, x: np.ndarray, y: np.ndarray) -> float:
+    def _take(self, x: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
         torch = self._torch
         images = torch.tensor(x, device=self._device)
         self._data = images, torch.tensor(y, device=self._device, dtype=torch.long)
-        return self._epoch(*self._data, 1)
+        return self._data
+
+    def first_step(self, x: np.ndarray, y: np.ndarray) -> float:
+        return self._epoch(*self._take(x, y), 1)
+
+    def first_prediction(self, x: np.ndarray, y: np.ndarray) -> None:
+        self._predicted(self._take(x, y)[0][:PREDICTION_BATCH], 1)
 
     def epochs(self, x: np.ndarray, y: np.ndarray, count: int) -> list[float]:
         assert self._data is not None
@@ -173,7 +184,10 @@ class TorchTraining:
     def predictions(self, x: np.ndarray, count: int) -> list[float]:
         """Returns milliseconds of predicting all images, which are on the device, each time."""
         assert self._data is not None
-        images, torch = self._data[0], self._torch
+        return self._predicted(self._data[0], count)
+
+    def _predicted(self, images: Any, count: int) -> list[float]:
+        torch = self._torch
 
         def run() -> object:
             parts = images.split(PREDICTION_BATCH)
@@ -230,13 +244,15 @@ def main() -> None:
     parser.add_argument("device")
     parser.add_argument("batches", type=int, help="of an epoch")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="what times epochs")
+    parser.add_argument("--first", choices=("fit", "predict"), default="fit", help="batch")
     args = parser.parse_args()
     answers = take_standard_output()
     case = Case.parse(args.case)
     kind = TorchTraining if args.library.startswith("torch") else KerasTraining
     training = kind(args.library, case, args.policy, args.device, args.clock)
     x, y = case.data(args.batches)
-    loss = training.first_step(x, y)
+    first = training.first_step if args.first == "fit" else training.first_prediction
+    loss = first(x, y)
     versions = {"python": platform.python_version(), **training.versions()}
     say({"versions": versions, "parameters": training.parameters, "loss": loss}, answers)
     serve(Worker(training, x, y), answers)
