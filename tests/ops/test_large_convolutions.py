@@ -30,7 +30,12 @@ SHAPES = [
     ((150, 33, 37, 1), (3, 3, 1, 96), 1, 1),
     ((53, 44, 41, 1), (5, 5, 1, 64), 1, 1),
     ((210, 53, 29, 8), (2, 2, 8, 128), 2, 1),
-    ((24, 33, 31, 3), (7, 7, 3, 64), 2, 1),
+    # The same with more taps: one and several groups of filters, patches that begin at odd places.
+    ((64, 37, 35, 3), (7, 7, 3, 64), 2, 1),
+    ((40, 41, 47, 3), (5, 5, 3, 32), 1, 1),
+    ((23, 31, 45, 8), (3, 3, 8, 96), 1, 1),
+    ((110, 57, 61, 1), (7, 7, 1, 128), 2, 1),
+    ((12, 29, 33, 5), (6, 6, 5, 160), 1, 1),
     ((48, 32, 48, 3), (16, 16, 3, 96), 16, 1),
     ((8, 95, 96, 8), (11, 11, 8, 8), 1, 1),  # patches in several pieces
     ((64, 28, 28, 48), (3, 3, 1, 48), 1, 48),
@@ -86,6 +91,68 @@ def test_large_convolutions_are_exact(op, images, kernel, stride, groups, dtype,
         # matrices that contain thirds, of which TF32 keeps ten bits.
         part = 0 if device == "cpu" else 2**-10
     np.testing.assert_allclose(found, wanted, rtol=0, atol=part * np.abs(wanted).max())
+
+
+# (images, kernel, strides, padding, dilations): each has more than 2^27 products.
+FIRST_LAYERS = {
+    "square": ((30, 60, 58, 3), (7, 7, 3, 64), [2, 2], [3, 3, 3, 3], [1, 1]),
+    "uneven": ((33, 55, 43, 4), (3, 8, 4, 64), [2, 1], [0, 2, 3, 0], [1, 1]),
+    "dilated_rows": ((50, 51, 62, 2), (5, 5, 2, 96), [1, 3], [2, 2, 2, 2], [2, 1]),
+    "dilated": ((20, 51, 62, 2), (5, 5, 2, 64), [1, 1], [4, 4, 4, 4], [2, 2]),
+    "long_rows": ((3, 31, 1031, 3), (5, 5, 3, 32), [1, 1], [2, 2, 2, 2], [1, 1]),
+    "few_taps": ((30, 60, 58, 3), (3, 3, 3, 64), [1, 1], [1, 0, 0, 1], [1, 1]),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("op", ["conv2d", "conv2d_relu", "conv2d_wgrad"])
+@pytest.mark.parametrize("name", FIRST_LAYERS)
+def test_first_layers(name, op, dtype, device, rng):
+    """NaN and infinity in a pixel get into the results that read it, and nowhere else."""
+    images, kernel, strides, padding, dilations = FIRST_LAYERS[name]
+    height, width = (
+        (images[i + 1] + padding[2 * i] + padding[2 * i + 1] - dilations[i] * (kernel[i] - 1) - 1)
+        // strides[i]
+        + 1
+        for i in (0, 1)
+    )
+    outputs = (images[0], height, width, kernel[3])
+    assert np.prod(outputs) * np.prod(kernel[:3]) > 2**27
+    if device == "cpu":  # which has no kernel for many
+        images, outputs = (2, *images[1:]), (2, *outputs[1:])
+    other = outputs if op == "conv2d_wgrad" else kernel
+    inputs = [rng.integers(-8, 9, shape) / 8 for shape in (images, other)]
+    if op == "conv2d_relu":
+        inputs.append(rng.integers(-8, 9, kernel[3]))
+    # The last pixel is in as few patches as any.
+    inputs[0][0, 20, 20, 0], inputs[0][1, -1, -1, -1] = np.nan, np.inf
+    attributes: dict[str, Any] = {
+        "strides": strides,
+        "padding": padding,
+        "dilations": dilations,
+        "groups": 1,
+    }
+    if op == "conv2d_wgrad":
+        attributes["kernel_shape"] = list(kernel)
+    else:
+        activation = "relu" if op == "conv2d_relu" else "linear"
+        attributes |= {"activation": activation, "activation_alpha": 0.0}
+    with np.errstate(invalid="ignore"):  # zero times infinity
+        wanted = REFERENCES[op.removesuffix("_relu")](*inputs, **attributes)
+    narrow = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    tensors = [_core.from_numpy(a.astype(narrow), device) for a in inputs]
+    result = _core.apply(op.removesuffix("_relu"), tensors, attributes)[0]
+    found = _core.apply("cast", [result], {"dtype": "float32"})[0].numpy()
+    assert 0 < np.isnan(wanted).sum() < wanted.size
+    finite = np.isfinite(wanted)
+    np.testing.assert_array_equal(np.isfinite(found), finite)
+    # Sums are exact in float32, and rounded once or, where another kernel adds the bias, twice.
+    # What cuDNN may transform is as above.
+    part = 2 * float(ml_dtypes.finfo(narrow).eps)
+    if dtype == "float32":
+        part = 0 if device == "cpu" else 2**-10
+    largest = np.abs(wanted[finite]).max()
+    np.testing.assert_allclose(found[finite], wanted[finite], rtol=0, atol=part * largest)
 
 
 # (images, filters, strides, padding): each has 2^29 products and more. Hopper has a kernel for

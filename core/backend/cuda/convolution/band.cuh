@@ -12,13 +12,16 @@ namespace kerascnn::cuda {
 struct Band {
   int rows, bands_of_image, input_rows, pitch;
 
-  Band(const Conv& c, int rows)
+  // `in_pairs`: numbers are read two at a time, the second one possibly behind a row.
+  Band(const Conv& c, int rows, bool in_pairs = false)
       : rows(rows),
         bands_of_image(static_cast<int>(ceil_div(c.output_height, rows))),
         input_rows((rows - 1) * c.stride_height + (c.kernel_height - 1) * c.dilation_height + 1),
         pitch(
             ((c.output_width - 1) * c.stride_width + (c.kernel_width - 1) * c.dilation_width + 1) *
-            c.input_channels) {}
+            c.input_channels) {
+    if (in_pairs) pitch = pitch / 2 * 2 + 2;
+  }
 
   int64_t bytes(int64_t item) const { return int64_t{input_rows} * pitch * item; }
 };

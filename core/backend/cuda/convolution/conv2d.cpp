@@ -58,6 +58,15 @@ bool suits_tiled(const Conv2DCall& call) {
   return g.output_channels <= 32 || g.num_products() <= int64_t{1} << 27;
 }
 
+// Does a vision transformer cut up images of few channels so? Patches lie side by side, and to
+// gather them copies an image once. cuDNN pads image and kernel to more channels.
+bool cuts_into_patches(const Conv2DCall& call) {
+  const Conv2DGeometry& g = call.geometry;
+  return call.op == &op_conv2d && g.kernel_height * g.kernel_width > 1 &&
+         g.kernel_height == g.stride_height && g.kernel_width == g.stride_width &&
+         g.input_channels % 8 != 0;
+}
+
 // Where there are results enough to fill a GPU, the time is about that of reading and writing them
 // once. In 16 bits a kernel's gradient of many filters is a product sooner.
 bool suits_narrow(const Conv2DCall& call) {
@@ -65,6 +74,13 @@ bool suits_narrow(const Conv2DCall& call) {
   if (g.input_channels > 8 || g.num_products() <= int64_t{1} << 27) return false;
   const bool is_product = call.op == &op_conv2d_wgrad && call.dtype != DType::Float32;
   return !is_product || g.output_channels <= 32;
+}
+
+// With more taps there is more arithmetic, but patches that overlap would be several times as large
+// as the images, and cuDNN has no fast kernel for few channels.
+bool suits_narrow_many(const Conv2DCall& call) {
+  const Conv2DGeometry& g = call.geometry;
+  return g.input_channels <= 8 && g.num_products() > int64_t{1} << 27 && !cuts_into_patches(call);
 }
 
 // Up to this size one launch, with the bias in it, beats cuDNN's two or three; beyond it arithmetic
@@ -115,15 +131,6 @@ bool suits_epilogue(const Conv2DCall& call) {
   return suits_input && call.geometry.group_output_channels() % 8 == 0;
 }
 
-// Does a vision transformer cut up images of few channels so? Patches lie side by side, and to
-// gather them copies an image once. cuDNN pads image and kernel to more channels.
-bool cuts_into_patches(const Conv2DCall& call) {
-  const Conv2DGeometry& g = call.geometry;
-  return call.op == &op_conv2d && g.kernel_height * g.kernel_width > 1 &&
-         g.kernel_height == g.stride_height && g.kernel_width == g.stride_width &&
-         g.input_channels % 8 != 0;
-}
-
 // cuBLASLt's products of float32 with a kernel as it lies take longer than cuDNN's convolutions.
 // An activation of a product is another pass over the result; where cuDNN need not pad channels, it
 // has an engine with relu in it.
@@ -149,6 +156,7 @@ OwnCandidates own_candidates(const Conv2DCall& call, const OwnKernels& own) {
   };
   add(true, "kerascnn depthwise", plan_conv2d_depthwise);
   add(suits_narrow(call), "kerascnn narrow", plan_conv2d_narrow);
+  add(suits_narrow_many(call), "kerascnn narrow, many taps", plan_conv2d_narrow_many);
   add(suits_pointwise(call), "kerascnn pointwise", plan_conv2d_pointwise);
   add(suits_tiled(call), "kerascnn tiled", own.tiled);
   add(suits_tf32(call), "kerascnn tf32", own.tf32);

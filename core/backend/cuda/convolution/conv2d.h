@@ -2,12 +2,13 @@
 // that fits, or of those for larger convolutions the one that is the fastest by the clock:
 //   conv2d_depthwise.cu         own, any but float64: a kernel of up to 7 x 7 for each channel
 //   conv2d_narrow.cu            own, TF32 and 16 bits, few taps, many results: first layers
+//   conv2d_narrow_many.cu       own, the same with more taps
 //   conv2d_pointwise.cu         own, TF32 and 16 bits: 1x1 kernels, any activation but relu
 //   conv2d_tiled.cu             own, float32, little arithmetic: bands of images in shared memory
 //   conv2d_tf32.cu              own, float32 with TF32 allowed, few channels: tensor cores
-//   conv2d_warpgroups.cu        own, 16 bits, Hopper: few input channels, forward and their
-//   gradient conv2d_wgrad_warpgroups.cu  own, TF32, Hopper: the gradient of 3x3 kernels, many
-//   channels conv2d_product.cu           cuBLASLt: 1x1 kernels, and few input channels
+//   conv2d_warpgroups.cu        own, 16 bits, Hopper: few input channels, forward and their gradient
+//   conv2d_wgrad_warpgroups.cu  own, TF32, Hopper: the gradient of 3x3 kernels, many channels
+//   conv2d_product.cu           cuBLASLt: 1x1 kernels, and few input channels
 //   cudnn_conv2d.cpp            cuDNN: larger convolutions, float16 and bfloat16
 //   conv2d_direct.cu            own, any floating dtype and geometry: float64, what others refuse
 #pragma once
@@ -48,6 +49,10 @@ std::unique_ptr<Kernel> plan_conv2d_depthwise(const Conv2DCall& call);
 // groups, more than 32 taps, output channels that are no multiple of 32, rows of the input that are
 // too long for shared memory.
 std::unique_ptr<Kernel> plan_conv2d_narrow(const Conv2DCall& call);
+
+// The same with 33 to 192 taps, and with no activation but relu. Null also where the kernel's
+// columns are dilated.
+std::unique_ptr<Kernel> plan_conv2d_narrow_many(const Conv2DCall& call);
 
 // Forward. Null where the call does not fit: dtype, TF32 not allowed, kernels but 1x1, strides,
 // groups, channels whose rows are no multiples of 16 bytes, an activation that has no kernel here.

@@ -1,67 +1,20 @@
-// Convolutions of few input channels, as in a network's first layer, and the gradients of their
-// kernels, on tensor cores. They have little arithmetic for what they read and write, so the loop
-// is about memory: a block keeps a band of the input in shared memory and takes the patches from
-// there, and the output, or its gradient, passes once between memory and registers, 16 bytes at a
-// time.
-//
-// Both are products of 16 rows and 8 columns at a time. Forward its rows are pixels, its columns
-// output channels, and it sums over taps; a gradient's rows are taps, and it sums over pixels.
-// Which channel a column stands for is free: it is chosen so that a thread has neighbouring
-// channels.
-#include <type_traits>
-
-#include "core/backend/cuda/convolution/band.cuh"
-#include "core/backend/cuda/convolution/conv2d.h"
+// Convolutions of few input channels and few taps, as in a network's first layer, and the gradients
+// of their kernels, on tensor cores. They have little arithmetic for what they read and write, so
+// the loop is about memory: a block keeps a band of the input in shared memory and takes the
+// patches from there, weights stay in registers, and the output, or its gradient, passes once
+// between memory and registers, 16 bytes at a time. narrow_many.cuh has the same for more taps.
+#include "core/backend/cuda/convolution/narrow.cuh"
 #include "core/backend/cuda/device/begin.cuh"
-#include "core/backend/cuda/device/types.cuh"
-#include "core/backend/cuda/elementwise/activation.cuh"
-#include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/products/partial_sums.h"
-#include "core/backend/cuda/runtime/context.h"
-#include "core/backend/cuda/tiles/numbers.cuh"
 
 namespace kerascnn::cuda {
 namespace {
 
-constexpr int kWarps = kThreads / 32;
-constexpr int kPixels = 16;            // of a group, neighbours in an output row
-constexpr int kChannels = 32;          // output channels of a warp
-constexpr int kTiles = kChannels / 8;  // of eight columns each
+using namespace narrow;
+
 constexpr int kMostTaps = 32;
 constexpr int64_t kMostShared = 48 << 10;  // what every GPU gives a block without being asked
 constexpr int64_t kUsualShared = 24 << 10;
-constexpr int kBlocksPerMultiprocessor = 2;  // as many as registers allow
-
-// The bits of a number, as tensor cores take them.
-template <typename T>
-using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>;
-
-__device__ __forceinline__ uint32_t bits_of(float value) { return to_tf32(value); }
-__device__ __forceinline__ uint16_t bits_of(__half value) { return __half_as_ushort(value); }
-__device__ __forceinline__ uint16_t bits_of(__nv_bfloat16 value) {
-  return __bfloat16_as_ushort(value);
-}
-
-template <typename T>
-using Numbers = std::conditional_t<std::is_same_v<T, float>, Tf32Numbers, HalfNumbers<T>>;
-// A word of a fragment has this many numbers, which are neighbours along the summed axis, and a
-// product sums kDepth.
-template <typename T>
-constexpr int kPack = Numbers<T>::kPerWord;
-template <typename T>
-constexpr int kDepth = 8 * kPack<T>;
-
-__device__ __forceinline__ uint32_t word_of(const uint32_t (&bits)[1]) { return bits[0]; }
-__device__ __forceinline__ uint32_t word_of(const uint16_t (&bits)[2]) {
-  return bits[0] | static_cast<uint32_t>(bits[1]) << 16;
-}
-
-// Lane 4 * g + t has words of the rows and columns g (tiles/numbers.cuh); their places in the
-// summed axis begin here, for the first half of its words and for the second.
-template <typename T>
-__device__ __forceinline__ int place_in_depth(int t, int half) {
-  return kPack<T> * (t + 4 * half);
-}
 
 // How the work is shared out.
 struct Layout {
@@ -93,30 +46,6 @@ struct Walk {
     }
   }
   __device__ __forceinline__ int column() const { return group * kPixels; }
-};
-
-// A column of a warp's tile j, for results that a thread stores kWide at a time.
-template <int kWide>
-__device__ __forceinline__ int channel_of(int j, int column) {
-  constexpr int kTogether = kWide / 2;  // tiles that a store takes two numbers of
-  return (j / kTogether * 4 + column / 2) * kWide + j % kTogether * 2 + column % 2;
-}
-
-// The ends of a convolution. A kernel of its own has any activation, since that needs registers.
-template <bool kAnyActivation>
-struct Ends {
-  Activation activation;
-  float alpha;
-
-  template <int kCount>
-  __device__ __forceinline__ void apply(float (&values)[kCount]) const {
-    if constexpr (kAnyActivation) {
-      activate_all(activation, values, alpha);
-    } else if (activation == Activation::Relu) {
-#pragma unroll
-      for (float& value : values) value = activate(Activation::Relu, value, 0.0f);
-    }
-  }
 };
 
 template <typename T, int kTaps, bool kAnyActivation>
@@ -211,47 +140,12 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
                           first_channel;
 #pragma unroll
         for (int j = 0; j < kTiles; j += kWide / 2) {
-          float wide[kWide];
-#pragma unroll
-          for (int e = 0; e < kWide; ++e) wide[e] = sums[j + e / 2][half * 2 + e % 2];
-          ends.apply(wide);
-          Vector<T, kWide> values;
-#pragma unroll
-          for (int e = 0; e < kWide; ++e) values.values[e] = store<T>(wide[e]);
-          *reinterpret_cast<Vector<T, kWide>*>(target + channel_of<kWide>(j, 2 * t)) = values;
+          store_wide<kWide>(target + channel_of<kWide>(j, 2 * t), sums, j, half, ends);
         }
       }
     }
   }
 }
-
-// The part of the output's gradient that a thread has of a group of pixels: neighbouring channels,
-// one of each tile, of the pixels at its places in the depth of products.
-template <typename T>
-struct Gradients {
-  Vector<T, kTiles> values[kPixels / kDepth<T>][2][kPack<T>];
-
-  __device__ __forceinline__ void read(const T* __restrict__ gy, const Conv& c, int64_t line,
-                                       int first_column, int first_channel, int t) {
-#pragma unroll
-    for (int s = 0; s < kPixels / kDepth<T>; ++s) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-#pragma unroll
-        for (int e = 0; e < kPack<T>; ++e) {
-          const int column = first_column + s * kDepth<T> + place_in_depth<T>(t, half) + e;
-          if (column < c.output_width) {
-            values[s][half][e] = *reinterpret_cast<const Vector<T, kTiles>*>(
-                gy + (line * c.output_width + column) * c.output_channels + first_channel);
-          } else {
-#pragma unroll
-            for (int j = 0; j < kTiles; ++j) values[s][half][e].values[j] = T(0.0f);
-          }
-        }
-      }
-    }
-  }
-};
 
 // Each block has the sum over its bands: gkernel has one copy (taps, output channels) for each.
 template <typename T, int kTaps>
@@ -266,71 +160,47 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
   const int block_channel = static_cast<int>(blockIdx.y) * layout.chunks * kChannels;
   const int first_channel = block_channel + warp % layout.chunks * kChannels + g * kTiles;
 
-  int offsets[kTilesDown]
-             [2];  // of the taps that the thread reads; results behind the last are lost
+  constexpr int kItem = sizeof(T);
+  const int step = c.stride_width * c.input_channels * kItem;  // from one pixel's patch to the next
+  const int lane_pixel = place_in_depth<T>(t, 0);              // of a group, the first
+  uint32_t places[kTilesDown][2];  // of the lane's taps; results behind the last are lost
 #pragma unroll
   for (int i = 0; i < kTilesDown; ++i) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      offsets[i][half] = place_of_tap(c, band, min(i * 16 + half * 8 + g, c.taps - 1));
+      const int tap = min(i * 16 + half * 8 + g, c.taps - 1);
+      places[i][half] =
+          shared_address(tile) + place_of_tap(c, band, tap) * kItem + lane_pixel * step;
     }
   }
   float sums[kTilesDown][kTiles][4] = {};
-  const int step = c.stride_width * c.input_channels;  // from one pixel's patch to the next
   for (int64_t b = blockIdx.x; b < layout.bands; b += layout.blocks) {
     const int64_t image = b / band.bands_of_image;
     const int first_row = static_cast<int>(b - image * band.bands_of_image) * band.rows;
     const int rows = min(band.rows, c.output_height - first_row);
-    const int64_t first_line = image * c.output_height + first_row;
+    // The lane's of the band's first group.
+    const T* const from =
+        gy +
+        ((image * c.output_height + first_row) * c.output_width + lane_pixel) * c.output_channels +
+        first_channel;
     Walk walk(layout, warp);
     Gradients<T> next;
-    if (walk.row < rows) {
-      next.read(gy, c, first_line + walk.row, walk.column(), first_channel, t);
-    }
+    const auto read_next = [&] {
+      if (walk.row >= rows) return;
+      next.read(from + (walk.row * c.output_width + walk.column()) * c.output_channels,
+                c.output_channels, c.output_width - walk.column(), t);
+    };
+    read_next();
     __syncthreads();  // everybody has left the band before
     load_band(x, tile, c, band, image, first_row, [](T number) { return bits_of(number); });
     __syncthreads();
     while (walk.row < rows) {
       const Gradients<T> gradients = next;
-      const Bits<T>* const line = tile + walk.row * c.stride_height * band.pitch;
-      const int first_column = walk.column();
+      const int place = walk.row * c.stride_height * band.pitch * kItem + walk.column() * step;
+      const int pixels = c.output_width - walk.column();
       walk.advance();
-      if (walk.row < rows) {  // comes while this group is multiplied
-        next.read(gy, c, first_line + walk.row, walk.column(), first_channel, t);
-      }
-#pragma unroll
-      for (int s = 0; s < kPixels / kDepth<T>; ++s) {
-        RightFragment right[kTiles];
-#pragma unroll
-        for (int j = 0; j < kTiles; ++j) {
-#pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            Bits<T> bits[kPack<T>];
-#pragma unroll
-            for (int e = 0; e < kPack<T>; ++e) {
-              bits[e] = bits_of(gradients.values[s][half][e].values[j]);
-            }
-            right[j].words[half] = word_of(bits);
-          }
-        }
-#pragma unroll
-        for (int i = 0; i < kTilesDown; ++i) {
-          LeftFragment a;
-#pragma unroll
-          for (int w = 0; w < 4; ++w) {
-            Bits<T> bits[kPack<T>];
-#pragma unroll
-            for (int e = 0; e < kPack<T>; ++e) {
-              const int column = first_column + s * kDepth<T> + place_in_depth<T>(t, w / 2) + e;
-              bits[e] =
-                  column < c.output_width ? line[column * step + offsets[i][w % 2]] : Bits<T>(0);
-            }
-            a.words[w] = word_of(bits);
-          }
-#pragma unroll
-          for (int j = 0; j < kTiles; ++j) Numbers<T>::multiply(sums[i][j], a, right[j]);
-        }
-      }
+      read_next();  // comes while this group is multiplied
+      multiply_group(sums, gradients, places, place, step, pixels, t);
     }
   }
 
@@ -363,24 +233,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
   }
 }
 
-int chunks_of_block(const Conv& c) {
-  int chunks = 1;
-  while (chunks < kWarps && c.output_channels / kChannels % (2 * chunks) == 0) chunks *= 2;
-  return chunks;
-}
-
-int channel_blocks(const Conv& c) { return c.output_channels / (kChannels * chunks_of_block(c)); }
-
-// How many blocks may share the bands, so that all run at once.
-int64_t most_blocks(const Conv& c) {
-  const int64_t blocks = int64_t{kBlocksPerMultiprocessor} * Context::current().multiprocessors();
-  return std::max<int64_t>(1, blocks / channel_blocks(c));
-}
-
 // Bands of as many rows as leave each block several of them, and memory for the others on its
 // multiprocessor.
 int rows_of_band(const Conv& c, int64_t item) {
-  const int64_t blocks = most_blocks(c);
+  const int64_t blocks = most_blocks(c, chunks_of_block(c));
   int rows = static_cast<int>(
       std::clamp<int64_t>(c.batch * c.output_height / (2 * blocks), 1, c.output_height));
   while (rows > 1 && Band(c, rows).bytes(item) > kUsualShared) --rows;
@@ -390,31 +246,18 @@ int rows_of_band(const Conv& c, int64_t item) {
 Layout make_layout(const Conv& c, const Band& band) {
   Layout layout{};
   layout.chunks = chunks_of_block(c);
-  layout.channel_blocks = channel_blocks(c);
+  layout.channel_blocks = c.output_channels / (kChannels * layout.chunks);
   layout.groups_across = static_cast<int>(ceil_div(c.output_width, kPixels));
   layout.bands = c.batch * band.bands_of_image;
   // All blocks have the same number of bands, or one less.
-  const int64_t turns = ceil_div(layout.bands, most_blocks(c));
+  const int64_t turns = ceil_div(layout.bands, most_blocks(c, layout.chunks));
   layout.blocks = static_cast<int>(ceil_div(layout.bands, turns));
   return layout;
 }
 
 bool fits(const Conv2DCall& call) {
-  const Conv2DGeometry& g = call.geometry;
-  const bool in_tensor_cores = call.dtype == DType::Float32
-                                   ? call.allow_tf32
-                                   : call.dtype == DType::Float16 || call.dtype == DType::BFloat16;
-  if (!in_tensor_cores || g.groups != 1 || g.num_taps() > kMostTaps ||
-      g.output_channels % kChannels != 0 || g.output_channels > 65535 ||
-      Context::current().compute_capability() < 80) {
-    return false;
-  }
-  // The smallest band, in 64 bits as a row may be long.
-  const int64_t columns =
-      (g.output_width - 1) * g.stride_width + (g.kernel_width - 1) * g.dilation_width + 1;
-  const int64_t rows = (g.kernel_height - 1) * g.dilation_height + 1;
-  const auto item = static_cast<int64_t>(itemsize(call.dtype));
-  return rows * columns * g.input_channels * item <= kMostShared;
+  return suits_tiles(call) && call.geometry.num_taps() <= kMostTaps &&
+         smallest_band_bytes(call) <= kMostShared;
 }
 
 template <typename T, int kTaps, bool kAnyActivation>
