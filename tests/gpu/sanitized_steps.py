@@ -302,12 +302,14 @@ def train_with_large_images(rng):
     y = rng.integers(0, 5, 44)
     for policy in each_policy("float32", "mixed_bfloat16" if SHORT else "mixed_float16"):
         inputs = keras.Input((64, 62, 3), dtype="uint8")
-        images = layers.Rescaling(1 / 255)(inputs)
-        images = layers.Conv2D(32, 3, activation="relu")(images)
+        scaled = layers.Rescaling(1 / 255)(inputs)
+        images = layers.Conv2D(32, 3, activation="relu")(scaled)
         images = layers.GroupNormalization(4)(images)
         squeezed = layers.GlobalAveragePooling2D(keepdims=True)(images)
         images = layers.Multiply()([images, layers.Dense(32, activation="sigmoid")(squeezed)])
-        outputs = layers.Dense(5, dtype="float32")(layers.GlobalAveragePooling2D()(images))
+        coarse = layers.Conv2D(32, 7, 2, padding="same", activation="relu")(scaled)
+        both = [layers.GlobalAveragePooling2D()(images), layers.GlobalAveragePooling2D()(coarse)]
+        outputs = layers.Dense(5, dtype="float32")(layers.Concatenate()(both))
         model = keras.Model(inputs, outputs)
         model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         model.fit(x, y, batch_size=44, epochs=1, verbose=0)
