@@ -29,19 +29,29 @@ int64_t most_shared() {
   return static_cast<int64_t>(Context::current().properties().sharedMemPerBlockOptin);
 }
 
-// The rows of a band for which a block takes the fewest turns of its loop, `taken` groups of pixels
-// each; of these those that read the fewest rows of the input. `bytes` says what a band may have.
-int rows_of_band(const Conv& c, int chunks, int taken, int64_t item, int64_t bytes) {
+// How the loop over a band goes, for the choice of its rows. Clocks are estimates.
+struct Loop {
+  int groups;          // of pixels, in a turn
+  int64_t clocks;      // of a turn
+  int64_t item;        // bytes of a number
+  int64_t most_bytes;  // of a band
+};
+
+// The rows of a band with which a block is done first.
+int rows_of_band(const Conv& c, int chunks, const Loop& loop) {
+  constexpr int64_t kWaits = 2000;        // clocks, at both ends of a band
+  constexpr int64_t kNumbersOfClock = 8;  // that a block copies to shared memory
   const int64_t groups_across = ceil_div(c.output_width, kPixels);
   int best = 1;
-  std::pair least{std::numeric_limits<int64_t>::max(), int64_t{0}};
+  int64_t least = std::numeric_limits<int64_t>::max();
   for (int rows = 1; rows <= c.output_height; ++rows) {
     const Band band(c, rows, true);
-    if (rows > 1 && band.bytes(item) > bytes) break;
+    if (rows > 1 && band.bytes(loop.item) > loop.most_bytes) break;
     const int64_t bands = ceil_div(c.batch * band.bands_of_image, most_blocks(c, chunks));
-    const std::pair cost{bands * ceil_div(rows * groups_across, taken), bands * band.input_rows};
-    if (cost < least) {
-      least = cost;
+    const int64_t turns = ceil_div(rows * groups_across, loop.groups);
+    const int64_t clocks = bands * (turns * loop.clocks + band.bytes(1) / kNumbersOfClock + kWaits);
+    if (clocks < least) {
+      least = clocks;
       best = rows;
     }
   }
@@ -70,8 +80,9 @@ std::unique_ptr<Kernel> plan_forward(const Conv2DCall& call) {
   const auto most_chunks = static_cast<uint64_t>(kMostWeights / Memory::bytes(steps, 1));
   const int chunks = chunks_of_block(c, static_cast<int>(std::bit_floor(most_chunks)));
   const int64_t before = Memory::bytes(steps, chunks);
-  const int taken = kWarps / chunks * kGroups;
-  const Band band(c, rows_of_band(c, chunks, taken, sizeof(T), usual_shared() - before), true);
+  const int64_t clocks = int64_t{200} * steps;
+  const Loop loop{kWarps / chunks * kGroups, clocks, sizeof(T), usual_shared() - before};
+  const Band band(c, rows_of_band(c, chunks, loop), true);
   const int64_t bytes = before + band.bytes(sizeof(T));
   if (bytes > most_shared()) return nullptr;
   const ManyLayout layout = make_layout(c, band, chunks, steps);
@@ -95,7 +106,8 @@ std::unique_ptr<Kernel> plan_forward(const Conv2DCall& call) {
 template <typename T, int kTilesDown>
 std::unique_ptr<Kernel> plan_wgrad_with(const Conv2DCall& call, int chunks) {
   const Conv c(call.geometry);
-  const Band band(c, rows_of_band(c, chunks, 1, sizeof(T), usual_shared()));
+  const Loop loop{1, int64_t{100} * kTilesDown, sizeof(T), usual_shared()};
+  const Band band(c, rows_of_band(c, chunks, loop));
   const int64_t bytes = band.bytes(sizeof(T));
   if (bytes > most_shared()) return nullptr;
   const ManyLayout layout = make_layout(c, band, chunks, 0);

@@ -12,10 +12,14 @@
 
 #include "core/backend/cuda/convolution/narrow.cuh"
 #include "core/backend/cuda/device/begin.cuh"
+#include "core/backend/cuda/tiles/memory_ahead.cuh"
 
 namespace kerascnn::cuda::narrow {
 
 constexpr int kGroups = 4;  // of pixels, that a warp has at once
+// A gradient's warp has registers for what it multiplies next. What it needs so many groups later
+// is on its way to the second cache: that takes longer than a group's products.
+constexpr int kGroupsAhead = 8;
 
 // Pairs of taps that a product sums over, and those of them that a lane has words of.
 template <typename T>
@@ -261,6 +265,17 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
   }
 }
 
+// Asks for what Gradients::read() reads of a whole group, as far as the tensor goes.
+template <typename T>
+__device__ __forceinline__ void ask_for_group(const T* from, const T* end, const Conv& c, int t) {
+#pragma unroll
+  for (int i = 0; i < kPixels / 4; ++i) {
+    // `from` is that of the lane's first pixel. Which lane asks for which pixel does not matter.
+    const T* const pixel = from + (i * 4 + t - place_in_depth<T>(t, 0)) * c.output_channels;
+    if (pixel < end) ask_ahead(pixel);
+  }
+}
+
 // Each block has the sum over its bands: gkernel has one copy (taps, output channels) for each. A
 // warp has kTilesDown times 16 taps.
 template <typename T, int kTilesDown>
@@ -290,6 +305,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     }
   }
   float sums[kTilesDown][kTiles][4] = {};
+  // The same numbers serve all warps of a chunk, one of which asks for them.
+  const bool asks = warp / layout.chunks == 0;
+  const T* const end = gy + c.batch * c.output_height * c.output_width * c.output_channels;
   for (int64_t b = blockIdx.x; b < layout.bands; b += layout.blocks) {
     const int64_t image = b / band.bands_of_image;
     const int first_row = static_cast<int>(b - image * band.bands_of_image) * band.rows;
@@ -318,6 +336,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
       if (group + 1 < groups) {  // comes while this group is multiplied
         next.read(from, c.output_channels, c.output_width - column, t);
       }
+      if (asks) ask_for_group(from + kGroupsAhead * kPixels * c.output_channels, end, c, t);
       multiply_group(sums, gradients, places, place, step, pixels, t);
     }
   }
