@@ -6,7 +6,7 @@
 //   conv2d_pointwise.cu         own, TF32 and 16 bits: 1x1 kernels, any activation but relu
 //   conv2d_tiled.cu             own, float32, little arithmetic: bands of images in shared memory
 //   conv2d_tf32.cu              own, float32 with TF32 allowed, few channels: tensor cores
-//   conv2d_warpgroups.cu        own, 16 bits, Hopper: few input channels, forward and their gradient
+//   conv2d_warpgroups.cu        own, 16 bits, Hopper: few channels, forward and data gradient
 //   conv2d_wgrad_warpgroups.cu  own, TF32, Hopper: the gradient of 3x3 kernels, many channels
 //   conv2d_product.cu           cuBLASLt: 1x1 kernels, and few input channels
 //   cudnn_conv2d.cpp            cuDNN: larger convolutions, float16 and bfloat16
