@@ -99,6 +99,67 @@ def test_layer_normalization_is_one_region_of_rows(regions):
     np.testing.assert_allclose(y, wanted, atol=1e-5)
 
 
+@pytest.mark.parametrize("chosen", [None, "0"])
+def test_rows_are_what_a_cpu_forms_by_itself(chosen, monkeypatch):
+    """Sums over columns, and what is left by itself, keep kernels of their own."""
+    if chosen is None:
+        monkeypatch.delenv("KERASCNN_CPU_REGIONS", raising=False)
+    else:
+        monkeypatch.setenv("KERASCNN_CPU_REGIONS", chosen)
+    t = Tracer()
+    x, w = t.input([40, 24]), t.input([24, 24], name="w")
+    rows = t.tanh(x)
+    rows = t.multiply(rows, t.reduce_sum(t.square(rows), axes=[1], keepdims=True))
+    product = t.matmul2(t.sin(t.matmul2(x, w)), w)
+    outputs = [rows, product, t.reduce_sum(product, axes=[0], keepdims=False)]
+    program = t.compile(*outputs)
+    names = sorted(line.split(":")[0] for line in program.to_string().splitlines())
+    alone = ["matmul", "matmul", "reduce_sum", "sin"]
+    if chosen is None:
+        assert names == [*alone, "tanh+square+reduce_sum+multiply"]
+    else:
+        assert names.count("reduce_sum") == 2
+    rng = np.random.default_rng(6)
+    data = [tensor(rng.normal(size=s), "float32") for s in ((40, 24), (24, 24))]
+    plain = t.compile(*outputs, optimize=False)
+    for each in (program, plain):
+        each.run(data)
+    for own, wanted in zip(program.outputs(), plain.outputs(), strict=True):
+        np.testing.assert_array_equal(own.numpy(), wanted.numpy())
+
+
+# Rows of one vector, of no whole number of them, and such that a region goes through in pieces.
+@pytest.mark.parametrize("columns", [16, 37, 3000, 9001])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("kind", ["map", "rows"])
+def test_numbers_of_rows_have_the_bits_of_ops_one_by_one(kind, dtype, columns, rng, monkeypatch):
+    """They come from memory in a map, and from a sum in a region of rows, as any operand."""
+    if kind == "rows":
+        monkeypatch.setenv("KERASCNN_CPU_REGIONS", "1")  # takes rows of any length
+    rows = 4097 // columns + 4
+    t = Tracer()
+    fed = "float64" if dtype == "float64" else "float32"
+    x, given = t.input([rows, columns], fed), t.input([rows, 1], fed, name="given")
+    x, given = t.cast(x, dtype=dtype), t.cast(given, dtype=dtype)
+    # Sums are taken in float64, where pieces of a row make a difference.
+    reduce = t.reduce_max if dtype == "float64" else t.reduce_mean
+    numbers = reduce(x, axes=[1], keepdims=True) if kind == "rows" else given
+    wide = t.broadcast_to(numbers, shape=[rows, columns])
+    y = t.subtract(t.add(t.multiply(x, wide), wide), t.divide(wide, x))
+    y = t.maximum(t.divide(t.subtract(wide, y), wide), t.multiply(wide, wide))
+    z = t.add(wide, t.exp(t.minimum(y, wide)))
+    results = []
+    arrays = [rng.standard_normal((rows, columns)), rng.standard_normal((rows, 1))]
+    arrays[0][1, 7], arrays[0][2, 3], arrays[1][0, 0] = np.nan, np.inf, -np.inf
+    for optimize in (True, False):
+        program = t.compile(z, y, optimize=optimize)
+        program.run([tensor(array, fed) for array in arrays])
+        results.append([output.numpy().astype("float64") for output in program.outputs()])
+    assert np.isnan(results[0][0]).any() and np.isfinite(results[0][0]).any()
+    for own, wanted in zip(*results, strict=True):
+        np.testing.assert_array_equal(own, wanted)
+
+
 def test_layer_normalization_in_mixed_precision_stores_nothing_wide(regions):
     policy = keras.DTypePolicy("mixed_bfloat16")
     inputs = keras.Input((7, 16))

@@ -6,6 +6,7 @@
 #include "core/backend/cpu/fusions/fusions.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
+#include "core/backend/cpu/region_tiles.h"
 #include "core/backend/dependencies.h"
 #include "core/backend/shuffled_executor.h"
 #include "core/base/env.h"
@@ -98,17 +99,21 @@ std::span<const KernelTableRow> CpuBackend::kernel_table() const {
   return rows;
 }
 
-// Asked for with each program, so that one process can have programs of both kinds.
+// Asked for with each program, so that one process can have programs of all kinds.
 RegionLimits CpuBackend::region_limits(const Shape&) const {
-  if (!env_flag("KERASCNN_CPU_REGIONS", false)) return {};
-  return {.rows = true,
-          .columns = true,
-          .dropout = true,
-          .max_inputs = 24,
-          .max_outputs = 16,
-          .max_ops = 96,
-          .max_constants = 96,
-          .recomputes = true};
+  if (!env_flag("KERASCNN_CPU_REGIONS", true)) return {};
+  const bool all_kinds = env_flag("KERASCNN_CPU_REGIONS", false);
+  RegionLimits limits{.rows = true,
+                      .columns = all_kinds,
+                      .dropout = all_kinds,
+                      .max_inputs = 24,
+                      .max_outputs = 16,
+                      .max_ops = 96,
+                      .max_constants = 96,
+                      .recomputes = all_kinds};
+  // Longer rows would be gone through once for each level of reductions.
+  if (!all_kinds) limits.max_row = cpu::kMostWholeRow;
+  return limits;
 }
 
 std::span<const Fusion* const> CpuBackend::fusions() const { return cpu::fusions(); }

@@ -40,9 +40,16 @@ void run_element_loop(ElementLoop loop, const T* a, const T* b, T* out, int64_t 
 // groups keep them.
 using ConditionLoop = void (*)(const float* a, const float* b, int64_t* out, int64_t count);
 
+// out (rows, columns) = op of a matrix, which may be the memory of out, and of one number for each
+// of its rows.
+using RowLoop = void (*)(const float* matrix, const float* numbers, float* out, int64_t rows,
+                         int64_t columns);
+
 // The loops are indexed by the op's number; an op that has no such loop has null.
 struct ElementLoops {
   ElementLoop of[kNumElementOps];
+  // The numbers of rows are the second operand, or the first one.
+  RowLoop with_rows[kNumElementOps], with_rows_first[kNumElementOps];
   ConditionLoop conditions[kNumElementOps];
   void (*where)(const int64_t* condition, const float* a, const float* b, float* out,
                 int64_t count);

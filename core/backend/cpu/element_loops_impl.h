@@ -127,6 +127,30 @@ void run_where(const int64_t* condition, const float* a, const float* b, float* 
   for (int64_t i = 0; i < count; ++i) out[i] = host_math::select(condition[i] != 0, a[i], b[i]);
 }
 
+template <ElementOp op, bool kFirst>
+void run_rows(const float* matrix, const float* numbers, float* out, int64_t rows,
+              int64_t columns) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const float number = numbers[r];
+    const float* const from = matrix + r * columns;
+    float* const to = out + r * columns;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < columns; ++i) {
+      to[i] = element_apply<op, float>(kFirst ? number : from[i], kFirst ? from[i] : number);
+    }
+  }
+}
+
+template <ElementOp op, bool kFirst>
+constexpr RowLoop make_row_loop() {
+  if constexpr (op == ElementOp::add || op == ElementOp::subtract || op == ElementOp::multiply ||
+                op == ElementOp::divide) {
+    return run_rows<op, kFirst>;
+  } else {
+    return nullptr;
+  }
+}
+
 template <ElementOp op>
 constexpr ConditionLoop make_condition_loop() {
   if constexpr (element_result_is_bool(op)) {
@@ -149,11 +173,18 @@ constexpr ElementLoop make_element_loop() {
 
 #define KERASCNN_ELEMENT(name, operands, parameters, kind) make_element_loop<ElementOp::name>(),
 #define KERASCNN_CONDITION(name, operands, parameters, kind) make_condition_loop<ElementOp::name>(),
+#define KERASCNN_ROWS(name, operands, parameters, kind) make_row_loop<ElementOp::name, false>(),
+#define KERASCNN_ROWS_FIRST(name, operands, parameters, kind) \
+  make_row_loop<ElementOp::name, true>(),
 const ElementLoops kElementLoops = {
     .of = {KERASCNN_ELEMENT_OP_LIST(KERASCNN_ELEMENT)},
+    .with_rows = {KERASCNN_ELEMENT_OP_LIST(KERASCNN_ROWS)},
+    .with_rows_first = {KERASCNN_ELEMENT_OP_LIST(KERASCNN_ROWS_FIRST)},
     .conditions = {KERASCNN_ELEMENT_OP_LIST(KERASCNN_CONDITION)},
     .where = run_where,
 };
+#undef KERASCNN_ROWS_FIRST
+#undef KERASCNN_ROWS
 #undef KERASCNN_CONDITION
 #undef KERASCNN_ELEMENT
 

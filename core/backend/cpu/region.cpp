@@ -92,6 +92,7 @@ class TileRunner {
   void compute(const TileStep& step, const Tile& tile) const;
   void spread(const TileStep& step, const Tile& tile) const;
   void reduce(const TileStep& step, const Tile& tile, bool is_first, bool is_last) const;
+  void sum_rows(const TileStep& step, const Tile& tile, const float* from, float* to) const;
   void store(const TileStep& step, const Tile& tile) const;
   template <typename T>
   void add_moments(const T* x, const Tile& tile, double* sums, double* squares,
@@ -172,6 +173,11 @@ void TileRunner::compute(const TileStep& step, const Tile& tile) const {
     registers_[step.to] = output<char>(args_, static_cast<size_t>(step.tensor)) +
                           first * static_cast<int64_t>(itemsize(step.dtype));
   }
+  if (step.row_loop != nullptr) {
+    return step.row_loop(static_cast<const float*>(operands[step.matrix]),
+                         static_cast<const float*>(operands[1 - step.matrix]),
+                         static_cast<float*>(registers_[step.to]), tile.rows, tile.columns);
+  }
   const int64_t count = program_.registers[step.to].is_row ? tile.rows : tile.size();
   run_element_block(step.instruction, operands, registers_[step.to], count);
 }
@@ -196,6 +202,9 @@ void TileRunner::reduce(const TileStep& step, const Tile& tile, bool is_first, b
       T* to = static_cast<T*>(registers_[step.to]);
       auto* so_far = reinterpret_cast<typename Op::Accumulator*>(accumulators_ +
                                                                  step.accumulator * int64_t{8});
+      if constexpr (std::is_same_v<Op, Sum<float>>) {
+        if (is_first && is_last) return sum_rows(step, tile, from, to);
+      }
       for (int64_t r = 0; r < tile.rows; ++r) {
         auto value = reduce_row<T, Op>(float_kernels(), from + r * tile.columns, tile.columns);
         if (!is_first) value = Op::combine(*so_far, value);
@@ -207,6 +216,19 @@ void TileRunner::reduce(const TileStep& step, const Tile& tile, bool is_first, b
       }
     });
   });
+}
+
+void TileRunner::sum_rows(const TileStep& step, const Tile& tile, const float* from,
+                          float* to) const {
+  constexpr int64_t kBlock = 64;
+  double sums[kBlock];
+  for (int64_t r = 0; r < tile.rows; r += kBlock) {
+    const int64_t some = std::min(kBlock, tile.rows - r);
+    float_kernels().sum_rows(from + r * tile.columns, some, tile.columns, sums);
+    for (int64_t i = 0; i < some; ++i) {
+      to[r + i] = to_register<float>(step.dtype, finish<float>(sums[i], step.number));
+    }
+  }
 }
 
 void TileRunner::store(const TileStep& step, const Tile& tile) const {

@@ -16,8 +16,6 @@ namespace {
 // Elements of a tile. So few that all registers stay in the second-level cache, so many that
 // decoding the steps costs little.
 constexpr int64_t kTileSize = 2048;
-// Rows up to this length are in one piece.
-constexpr int64_t kMostWhole = 8192;
 // Columns of a tile, of kind columns.
 constexpr int64_t kMostColumns = 512;
 constexpr int64_t kColumnTileSize = 4096;
@@ -25,7 +23,7 @@ constexpr int64_t kColumnTileSize = 4096;
 Tiling tiling_of(const Region& region) {
   Tiling tiling{.rows = region.rows, .columns = region.columns, .outer = region.outer};
   const bool sums_columns = region.kind == RegionKind::Columns;
-  const bool is_whole = region.kind == RegionKind::Rows && tiling.columns <= kMostWhole;
+  const bool is_whole = region.kind == RegionKind::Rows && tiling.columns <= kMostWholeRow;
   const int64_t most = sums_columns ? kMostColumns : kTileSize;
   const int64_t size = sums_columns ? kColumnTileSize : kTileSize;
   tiling.tile_columns = tiling.columns;
@@ -74,6 +72,7 @@ class TileBuilder {
     }
     for (size_t k = 0; k < body_.outputs.size(); ++k) add_output(static_cast<int>(k));
     find_integer_stores();
+    find_row_operands();
     find_direct_outputs();
     place_registers();
     make_passes();
@@ -103,7 +102,7 @@ class TileBuilder {
     const ValueId source = source_of(id);
     if (const auto found = tiles_.find(source); found != tiles_.end()) return found->second;
     int result = -1;
-    if (inputs_.contains(source)) {
+    if (inputs_.contains(source) && !is_of_rows(spec(source).shape)) {
       result = load(source, region_.domain, false, spec(source).dtype);
     } else if (graph_.value(source).kind == ValueKind::Constant) {
       result = fill(source);
@@ -154,6 +153,17 @@ class TileBuilder {
            num_elements(shape) ==
                num_elements(Shape(shape.end() - static_cast<int64_t>(std::min(axes, shape.size())),
                                   shape.end()));
+  }
+
+  // Does an input of this shape have one element for each row of the domain?
+  bool is_of_rows(const Shape& shape) const {
+    if (region_.columns == 1 || shape.size() != region_.domain.size()) return false;
+    int64_t columns = 1;
+    size_t axis = shape.size();
+    while (axis > 0 && columns < region_.columns) columns *= region_.domain[--axis];
+    return columns == region_.columns && num_elements(shape) == region_.rows &&
+           std::equal(shape.begin(), shape.begin() + static_cast<int64_t>(axis),
+                      region_.domain.begin());
   }
 
   // `as` is the tensor's dtype, or float32 for a tensor of integers.
@@ -301,6 +311,37 @@ class TileBuilder {
     }
   }
 
+  // Some ops take a number for each row as it is. What only they read is not spread over tiles.
+  void find_row_operands() {
+    std::map<int, int> rows_of;  // registers of tiles, by what they are spread from
+    for (TileStep& step : steps_) {
+      if (step.kind == Kind::Spread) rows_of[step.to] = step.from[0];
+      if (step.kind != Kind::Compute || at(step.to).is_row || step.from[1] < 0 ||
+          step.from[2] >= 0 || step.instruction.operand_dtype != DType::Float32 ||
+          step.instruction.result_dtype != DType::Float32) {
+        continue;
+      }
+      const auto op = static_cast<int>(step.instruction.op);
+      for (int k : {1, 0}) {
+        const auto found = rows_of.find(step.from[k]);
+        const RowLoop loop =
+            k == 1 ? element_loops().with_rows[op] : element_loops().with_rows_first[op];
+        if (found == rows_of.end() || rows_of.contains(step.from[1 - k]) || loop == nullptr)
+          continue;
+        step.from[k] = found->second;
+        step.row_loop = loop;
+        step.matrix = 1 - k;
+        break;
+      }
+    }
+    std::erase_if(steps_, [&](const TileStep& spread) {
+      return spread.kind == Kind::Spread &&
+             std::none_of(steps_.begin(), steps_.end(), [&](const TileStep& step) {
+               return std::find(step.from, step.from + 3, spread.to) != step.from + 3;
+             });
+    });
+  }
+
   // Of maps, an output may have the memory of an input that is still to be read: only what is
   // computed last of all is computed there, and nothing where an output is an input.
   size_t first_direct_step() {
@@ -386,7 +427,7 @@ class TileBuilder {
                        [&](const TileStep& step) { return step.to == number; });
   }
 
-  bool is_of_rows(const TileStep& step) {
+  bool is_step_of_rows(const TileStep& step) {
     if (step.kind == Kind::Store) return step.is_row;
     return step.kind != Kind::Reduce && step.to >= 0 && at(step.to).is_row;
   }
@@ -411,7 +452,7 @@ class TileBuilder {
     std::vector<TileStep>& tiles = program_.passes[level].of_tiles;
     for (size_t i = steps_.size(); i-- > 0;) {
       const TileStep& step = steps_[i];
-      if (is_of_rows(step)) {
+      if (is_step_of_rows(step)) {
         const int of = step.to >= 0 ? step.to : step.from[0];
         if (at(of).level == level) program_.passes[level].of_rows.push_back(step);
         continue;

@@ -11,10 +11,14 @@
 #include <vector>
 
 #include "core/backend/cpu/element_blocks.h"
+#include "core/backend/cpu/element_loops.h"
 #include "core/graph/region.h"
 #include "core/ops/geometry.h"
 
 namespace kerascnn::cpu {
+
+// Rows up to this length are in one piece.
+constexpr int64_t kMostWholeRow = 8192;
 
 struct Tiling {
   int64_t rows = 1, columns = 1;  // of the domain
@@ -59,6 +63,9 @@ struct TileStep {
   int accumulator = 0;               // of Reduce and Sum, the number of the first one
   BroadcastGeometry geometry{};      // of Load, over the domain or over the rows
   ElementInstruction instruction{};  // of Compute; its operands are `from`
+  // Of Compute with one operand that is a register of rows, and another one of tiles.
+  RowLoop row_loop = nullptr;
+  int matrix = 0;  // which operand is not of rows
 };
 
 // What is done with each tile of a row: first once for the rows, then for each piece.

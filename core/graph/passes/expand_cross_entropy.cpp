@@ -125,7 +125,8 @@ RootedGraph expand_cross_entropy(const RootedGraph& source, const PassOptions& o
     const TensorSpec& scores = graph.value(node.inputs[is_forward ? 0 : 1]).spec;
     const RegionLimits limits = options.region_limits(scores.shape);
     // A region could not tell a row of one element from the result of its reductions.
-    if (!limits.rows || scores.shape[1] == 1 || scores.shape[1] > limits.max_row) return false;
+    if (!limits.all_kinds() || scores.shape[1] == 1 || scores.shape[1] > limits.max_row)
+      return false;
     CrossEntropyExpansion expansion(rewriter, node, scores);
     const std::vector<ValueId> inputs = rewriter.map(node.inputs);
     rewriter.replace(node.outputs,

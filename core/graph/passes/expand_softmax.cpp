@@ -55,8 +55,8 @@ RootedGraph expand_softmax(const RootedGraph& source, const PassOptions& options
         normalize_axis(std::string(node.op->name), node.attributes.get_int("axis"), rank);
     const RegionLimits limits = options.region_limits(x.shape);
     // A region could not tell a row of one element from the result of its reductions.
-    if (itemsize(x.dtype) > 2 || axis != rank - 1 || !limits.rows || num_elements(x.shape) == 0 ||
-        x.shape.back() == 1 || x.shape.back() > limits.max_row) {
+    if (itemsize(x.dtype) > 2 || axis != rank - 1 || !limits.all_kinds() ||
+        num_elements(x.shape) == 0 || x.shape.back() == 1 || x.shape.back() > limits.max_row) {
       return false;
     }
     SoftmaxExpansion expansion(rewriter, node, x);

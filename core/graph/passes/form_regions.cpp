@@ -176,7 +176,7 @@ class Units {
   // broadcasts.
   void take_in_readings(Unit& unit) {
     const RegionLimits most = limits(unit);
-    if (!most.rows && !most.columns) return;
+    if (!most.all_kinds()) return;
     std::set<int32_t> nodes(unit.nodes.begin(), unit.nodes.end());
     for (bool grows = true; grows;) {
       grows = false;
@@ -399,8 +399,7 @@ class Units {
 
 bool is_generated(const FindRegionLimits& find_limits, const Shape& domain) {
   if (!find_limits) return false;
-  const RegionLimits limits = find_limits(domain);
-  return limits.rows || limits.columns;
+  return find_limits(domain).all_kinds();
 }
 
 // Are kernels generated for any op of the program? Then those of small regions are generated too:

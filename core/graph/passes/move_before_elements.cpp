@@ -72,7 +72,7 @@ class Mover {
     if (node == nullptr || node->op != &op_transpose) return false;
     const Shape& operand = graph_.value(node->inputs[0]).spec.shape;
     const RegionLimits limits = options_.region_limits(operand);
-    return limits.rows && limits.columns && is_read_in_stretches(*node, operand);
+    return limits.all_kinds() && is_read_in_stretches(*node, operand);
   }
 
   // Is it in a region, which would have to store it for a transpose behind it?
@@ -150,7 +150,7 @@ class Scaler {
     const Node* node = producer(target, id);
     const RegionLimits limits = options_.region_limits(target.value(id).spec.shape);
     if (node != nullptr && node->op == &op_broadcast_to) node = producer(target, node->inputs[0]);
-    return node != nullptr && find_element_op(*node->op) && limits.rows && limits.columns;
+    return node != nullptr && find_element_op(*node->op) && limits.all_kinds();
   }
 
   const Graph& graph_;

@@ -93,7 +93,7 @@ RegionGroups::Role RegionGroups::role_of(const Node& node) const {
   const TensorSpec& operand = graph_.value(node.inputs[0]).spec;
   if (node.op == &op_dropout && limits(operand.shape).dropout) return Role::Element;
   if (node.op == &op_transpose) {
-    const bool is_generated = limits(operand.shape).rows && limits(operand.shape).columns;
+    const bool is_generated = limits(operand.shape).all_kinds();
     const bool is_reading = is_generated && is_read_in_stretches(node, operand.shape) &&
                             !uniform_constant(graph_, node.inputs[0]);
     return is_reading ? Role::Reading : Role::None;
