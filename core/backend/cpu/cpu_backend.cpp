@@ -100,20 +100,22 @@ std::span<const KernelTableRow> CpuBackend::kernel_table() const {
 }
 
 // Asked for with each program, so that one process can have programs of all kinds.
-RegionLimits CpuBackend::region_limits(const Shape&) const {
+RegionLimits CpuBackend::region_limits(const Shape& domain) const {
   if (!env_flag("KERASCNN_CPU_REGIONS", true)) return {};
-  const bool all_kinds = env_flag("KERASCNN_CPU_REGIONS", false);
-  RegionLimits limits{.rows = true,
-                      .columns = all_kinds,
-                      .dropout = all_kinds,
-                      .max_inputs = 24,
-                      .max_outputs = 16,
-                      .max_ops = 96,
-                      .max_constants = 96,
-                      .recomputes = all_kinds};
-  // Longer rows would be gone through once for each level of reductions.
-  if (!all_kinds) limits.max_row = cpu::kMostWholeRow;
-  return limits;
+  if (!env_flag("KERASCNN_CPU_REGIONS", false)) {
+    // Fewer elements stay in a cache between kernels, and a variable that one of these writes is
+    // written in place. Longer rows would be gone through once for each level of reductions.
+    constexpr int64_t kLeastSize = 1 << 14;
+    return {.rows = num_elements(domain) >= kLeastSize, .max_row = cpu::kMostWholeRow};
+  }
+  return {.rows = true,
+          .columns = true,
+          .dropout = true,
+          .max_inputs = 24,
+          .max_outputs = 16,
+          .max_ops = 96,
+          .max_constants = 96,
+          .recomputes = true};
 }
 
 std::span<const Fusion* const> CpuBackend::fusions() const { return cpu::fusions(); }
