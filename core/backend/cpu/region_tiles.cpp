@@ -313,7 +313,7 @@ class TileBuilder {
 
   // Some ops take a number for each row as it is. What only they read is not spread over tiles.
   void find_row_operands() {
-    std::map<int, int> rows_of;  // registers of tiles, by what they are spread from
+    std::map<int, int> rows_of;  // what registers of tiles are spread from
     for (TileStep& step : steps_) {
       if (step.kind == Kind::Spread) rows_of[step.to] = step.from[0];
       if (step.kind != Kind::Compute || at(step.to).is_row || step.from[1] < 0 ||
