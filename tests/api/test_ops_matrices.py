@@ -148,8 +148,8 @@ def test_gradient_of_cholesky_by_differences():
 
 @pytest.mark.parametrize("shape", [(4, 4), (2, 5, 3), (3, 6)])
 def test_singular_values(shape, device):
-    # Chosen ones: none is small, whose inverse would have lost digits, and none is near a bound below,
-    # 0.4 times the largest one or 1.0.
+    # Chosen ones: none is small, whose inverse would have lost digits, and none is near a bound
+    # below, 0.4 times the largest one or 1.0.
     u, _, v = np.linalg.svd(normal(*shape), full_matrices=False)
     chosen = np.array([2.0, 0.9, 0.5, 1.4], "float32")[: min(shape[-2:])]
     x = np.ascontiguousarray((u * chosen) @ v)
