@@ -163,16 +163,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
   constexpr int kItem = sizeof(T);
   const int step = c.stride_width * c.input_channels * kItem;  // from one pixel's patch to the next
   const int lane_pixel = place_in_depth<T>(t, 0);              // of a group, the first
-  uint32_t places[kTilesDown][2];  // of the lane's taps; results behind the last are lost
-#pragma unroll
-  for (int i = 0; i < kTilesDown; ++i) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int tap = min(i * 16 + half * 8 + g, c.taps - 1);
-      places[i][half] =
-          shared_address(tile) + place_of_tap(c, band, tap) * kItem + lane_pixel * step;
-    }
-  }
+  uint32_t places[kTilesDown][2];
+  find_places<T>(places, tile, c, band, g, step, t);
   float sums[kTilesDown][kTiles][4] = {};
   for (int64_t b = blockIdx.x; b < layout.bands; b += layout.blocks) {
     const int64_t image = b / band.bands_of_image;

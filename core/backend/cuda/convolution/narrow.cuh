@@ -136,6 +136,25 @@ struct Gradients {
   }
 };
 
+// Where in shared memory x lies under the lane's taps, from `first_tap` on, those of rows g and 8 +
+// g of each tile, for the lane's first pixel of a band. Patches begin `step` bytes apart. Results
+// of taps behind the last one are lost.
+template <typename T, int kTilesDown>
+__device__ __forceinline__ void find_places(uint32_t (&places)[kTilesDown][2], const void* tile,
+                                            const Conv& c, const Band& band, int first_tap,
+                                            int step, int t) {
+#pragma unroll
+  for (int i = 0; i < kTilesDown; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int tap = min(first_tap + i * 16 + half * 8, c.taps - 1);
+      places[i][half] = shared_address(tile) +
+                        place_of_tap(c, band, tap) * static_cast<int>(sizeof(T)) +
+                        place_in_depth<T>(t, 0) * step;
+    }
+  }
+}
+
 // Adds products of a group's gradients and of x under taps to the sums of these taps. Taps are
 // rows: places[i][half] is the address in shared memory of what lies under that of row 8 * half + g
 // of tile i for the lane's first pixel of a band, `x` leads from there to this group, and `step`

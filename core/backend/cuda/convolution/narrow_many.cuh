@@ -294,16 +294,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
   constexpr int kItem = sizeof(T);
   const int step = c.stride_width * c.input_channels * kItem;  // from one pixel's patch to the next
   const int lane_pixel = place_in_depth<T>(t, 0);              // of a group, the first
-  uint32_t places[kTilesDown][2];  // of the lane's taps; results behind the last are lost
-#pragma unroll
-  for (int i = 0; i < kTilesDown; ++i) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int tap = min(first_tap + i * 16 + half * 8, c.taps - 1);
-      places[i][half] =
-          shared_address(tile) + place_of_tap(c, band, tap) * kItem + lane_pixel * step;
-    }
-  }
+  uint32_t places[kTilesDown][2];
+  find_places<T>(places, tile, c, band, first_tap, step, t);
   float sums[kTilesDown][kTiles][4] = {};
   // The same numbers serve all warps of a chunk, one of which asks for them.
   const bool asks = warp / layout.chunks == 0;
