@@ -87,14 +87,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     }
   }
   float start[kTiles][2];
-#pragma unroll
-  for (int j = 0; j < kTiles; ++j) {
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int channel = first_channel + channel_of<kWide>(j, 2 * t + e);
-      start[j][e] = bias != nullptr ? load(bias[channel]) : 0.0f;
-    }
-  }
+  load_start<kWide>(start, bias, first_channel, t);
 
   const int step = c.stride_width * c.input_channels;  // from one pixel's patch to the next
   for (int64_t b = blockIdx.x; b < layout.bands; b += layout.blocks) {

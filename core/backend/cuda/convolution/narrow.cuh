@@ -81,6 +81,20 @@ struct Ends {
   }
 };
 
+// What the lane's sums of each tile begin with, in two neighbouring columns; `bias` may be null.
+template <int kWide, typename T>
+__device__ __forceinline__ void load_start(float (&start)[kTiles][2], const T* __restrict__ bias,
+                                           int first_channel, int t) {
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int channel = first_channel + channel_of<kWide>(j, 2 * t + e);
+      start[j][e] = bias != nullptr ? load(bias[channel]) : 0.0f;
+    }
+  }
+}
+
 // Stores the results of a pixel, that of row g + 8 * half, in neighbouring channels: of the tiles
 // from j on, as channel_of() has them.
 template <int kWide, typename T, bool kAnyActivation>

@@ -167,14 +167,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     pairs[pair] = PairInBand(c, band, PairOfTaps(c, pair), sizeof(T));
   }
   float start[kTiles][2];
-#pragma unroll
-  for (int j = 0; j < kTiles; ++j) {
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int channel = first_channel + channel_of<kWide>(j, 2 * t + e);
-      start[j][e] = bias != nullptr ? load(bias[channel]) : 0.0f;
-    }
-  }
+  load_start<kWide>(start, bias, first_channel, t);
 
   constexpr int kItem = sizeof(T);
   const int patch_step = c.stride_width * c.input_channels * kItem;  // from one pixel's to the next
