@@ -161,7 +161,7 @@ struct RegionLimits {
   int max_outputs = 8;
   int max_ops = 32;
   int max_constants = 16;
-  int64_t max_row = 1 << 14;  // elements of a row, of kind rows
+  int64_t min_row = 1, max_row = 1 << 14;  // elements of a row, of kind rows
   // Does the device compute element ops of this size again faster than it would read their result?
   // Then the backward pass does (recompute_activations).
   bool recomputes = false;

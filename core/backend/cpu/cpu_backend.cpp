@@ -6,6 +6,7 @@
 #include "core/backend/cpu/fusions/fusions.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
+#include "core/backend/cpu/reductions.h"
 #include "core/backend/cpu/region_tiles.h"
 #include "core/backend/dependencies.h"
 #include "core/backend/shuffled_executor.h"
@@ -104,9 +105,12 @@ RegionLimits CpuBackend::region_limits(const Shape& domain) const {
   if (!env_flag("KERASCNN_CPU_REGIONS", true)) return {};
   if (!env_flag("KERASCNN_CPU_REGIONS", false)) {
     // Fewer elements stay in a cache between kernels, and a variable that one of these writes is
-    // written in place. Longer rows would be gone through once for each level of reductions.
+    // written in place. Shorter rows are not worth the calls for each of them, and longer ones
+    // would be gone through once for each level of reductions.
     constexpr int64_t kLeastSize = 1 << 14;
-    return {.rows = num_elements(domain) >= kLeastSize, .max_row = cpu::kMostWholeRow};
+    return {.rows = num_elements(domain) >= kLeastSize,
+            .min_row = cpu::kShortRow,
+            .max_row = cpu::kMostWholeRow};
   }
   return {.rows = true,
           .columns = true,

@@ -92,7 +92,6 @@ class TileRunner {
   void compute(const TileStep& step, const Tile& tile) const;
   void spread(const TileStep& step, const Tile& tile) const;
   void reduce(const TileStep& step, const Tile& tile, bool is_first, bool is_last) const;
-  void sum_rows(const TileStep& step, const Tile& tile, const float* from, float* to) const;
   void store(const TileStep& step, const Tile& tile) const;
   template <typename T>
   void add_moments(const T* x, const Tile& tile, double* sums, double* squares,
@@ -202,33 +201,24 @@ void TileRunner::reduce(const TileStep& step, const Tile& tile, bool is_first, b
       T* to = static_cast<T*>(registers_[step.to]);
       auto* so_far = reinterpret_cast<typename Op::Accumulator*>(accumulators_ +
                                                                  step.accumulator * int64_t{8});
-      if constexpr (std::is_same_v<Op, Sum<float>>) {
-        if (is_first && is_last) return sum_rows(step, tile, from, to);
-      }
-      for (int64_t r = 0; r < tile.rows; ++r) {
-        auto value = reduce_row<T, Op>(float_kernels(), from + r * tile.columns, tile.columns);
-        if (!is_first) value = Op::combine(*so_far, value);
-        if (is_last) {
-          to[r] = to_register<T>(step.dtype, finish<T>(value, step.number));
-        } else {
-          *so_far = value;
+      constexpr int64_t kBlock = 64;
+      typename Op::Accumulator values[kBlock];
+      for (int64_t begin = 0; begin < tile.rows; begin += kBlock) {
+        const int64_t rows = std::min(kBlock, tile.rows - begin);
+        reduce_rows<T, Op>(float_kernels(), from + begin * tile.columns, rows, tile.columns,
+                           values);
+        // Rows that are gone through in pieces are one at a time.
+        if (!is_first) values[0] = Op::combine(*so_far, values[0]);
+        if (!is_last) {
+          *so_far = values[0];
+          return;
+        }
+        for (int64_t r = 0; r < rows; ++r) {
+          to[begin + r] = to_register<T>(step.dtype, finish<T>(values[r], step.number));
         }
       }
     });
   });
-}
-
-void TileRunner::sum_rows(const TileStep& step, const Tile& tile, const float* from,
-                          float* to) const {
-  constexpr int64_t kBlock = 64;
-  double sums[kBlock];
-  for (int64_t r = 0; r < tile.rows; r += kBlock) {
-    const int64_t some = std::min(kBlock, tile.rows - r);
-    float_kernels().sum_rows(from + r * tile.columns, some, tile.columns, sums);
-    for (int64_t i = 0; i < some; ++i) {
-      to[r + i] = to_register<float>(step.dtype, finish<float>(sums[i], step.number));
-    }
-  }
 }
 
 void TileRunner::store(const TileStep& step, const Tile& tile) const {

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "core/backend/cpu/reductions.h"
 #include "core/base/error.h"
 #include "core/graph/passes/rewriter.h"
 #include "core/graph/region_program.h"
@@ -157,7 +158,7 @@ class TileBuilder {
 
   // Does an input of this shape have one element for each row of the domain?
   bool is_of_rows(const Shape& shape) const {
-    if (region_.columns == 1 || shape.size() != region_.domain.size()) return false;
+    if (region_.columns < kShortRow || shape.size() != region_.domain.size()) return false;
     int64_t columns = 1;
     size_t axis = shape.size();
     while (axis > 0 && columns < region_.columns) columns *= region_.domain[--axis];
@@ -313,6 +314,7 @@ class TileBuilder {
 
   // Some ops take a number for each row as it is. What only they read is not spread over tiles.
   void find_row_operands() {
+    if (region_.columns < kShortRow) return;
     std::map<int, int> rows_of;  // what registers of tiles are spread from
     for (TileStep& step : steps_) {
       if (step.kind == Kind::Spread) rows_of[step.to] = step.from[0];

@@ -106,7 +106,8 @@ RegionGroups::Role RegionGroups::role_of(const Node& node) const {
   rows.domain = operand.shape;
   rows.columns = reduced_row(node, operand.shape);
   const RegionLimits& most = limits(operand.shape);
-  if (!most.rows || rows.columns == 0 || rows.columns > most.max_row) return Role::None;
+  if (!most.rows || rows.columns == 0) return Role::None;
+  if (rows.columns < most.min_row || rows.columns > most.max_row) return Role::None;
   // With another axis of one element than those that were reduced, the result has a form of its
   // own.
   const Shape& result = shape(node.outputs[0]);
