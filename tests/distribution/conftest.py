@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import importlib.util
 import os
 import shutil
@@ -35,6 +36,16 @@ QUICK_RAY = {
 }
 
 
+# Open MPI's mpirun refuses to start for root, which is the user of many a container, and starts no
+# more processes than there are cores. Its versions 4 and 5 have different names for the latter.
+OPEN_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
+
+
 def find_mpirun() -> str | None:
     """Returns the mpirun of the environment that mpi4py is in: another one may be another MPI."""
     spec = importlib.util.find_spec("mpi4py")
@@ -45,6 +56,21 @@ def find_mpirun() -> str | None:
         if (folder / "mpirun").exists():
             return str(folder / "mpirun")
     return shutil.which("mpirun")
+
+
+@functools.cache
+def has_mpich() -> bool:
+    """Whether processes can meet by themselves; Open MPI connects those of its own mpirun only."""
+    mpirun = find_mpirun()
+    if mpirun is None:
+        return False
+    said = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False)
+    return "Open MPI" not in said.stdout
+
+
+def need_mpich() -> None:
+    if not has_mpich():
+        pytest.skip("the mpirun is Open MPI's, and processes meet by MPICH (kerascnn[mpi])")
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -58,7 +84,7 @@ def environment(**more: str) -> dict[str, str]:
     alone["KERASCNN_DISTRIBUTION_TIMEOUT"] = "120"
     # Processes of one machine that has no other address meet on the loopback.
     loopback = {"HYDRA_IFACE": "lo", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo"}
-    return {**kept, **alone, **loopback, **more}
+    return {**kept, **alone, **loopback, **OPEN_MPI, **more}
 
 
 def free_port() -> int:
@@ -191,6 +217,7 @@ def start_by_hand(
     Args:
         before: The beginnings of the commands of some processes, such as `ip netns exec NAME`.
     """
+    need_mpich()
     address = variables.pop("address", f"127.0.0.1:{free_port()}")
     started = []
     for rank in range(size):
@@ -249,3 +276,9 @@ def mpi() -> None:
     """Skips a test where there is no MPI."""
     if find_mpirun() is None:
         pytest.skip("mpi4py and an mpirun are not installed (pip install 'kerascnn[mpi]')")
+
+
+@pytest.fixture(scope="session")
+def mpich(mpi) -> None:
+    """Skips a test where processes can't meet by themselves."""
+    need_mpich()

@@ -165,7 +165,7 @@ def test_before_initialize(fresh):
         keras.distribution.DataParallel()
 
 
-def test_processes_without_an_address(mpi):
+def test_processes_without_an_address(mpich):
     done = subprocess.run(
         [
             sys.executable,

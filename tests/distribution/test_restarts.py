@@ -26,7 +26,7 @@ SECONDS = 30.0
 
 
 @pytest.fixture(scope="module")
-def undisturbed(mpi, tmp_path_factory):
+def undisturbed(mpich, tmp_path_factory):
     """The weights after the same training without faults."""
     folder = tmp_path_factory.mktemp("undisturbed")
     outcome = start(WORKERS, "none", folder, script=HERE / "faults.py")

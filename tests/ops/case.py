@@ -44,6 +44,8 @@ class Case:
     # These dtypes have another tolerance than TOLERANCE, and `reason` says why.
     tolerance: dict[str, float] = field(default_factory=dict)
     reason: str = ""
+    # Errors are compared with at least this norm, for results of terms that may cancel.
+    least_norm: float = 0.0
     # A dimension is above 65,535, and kernels may put it into a grid: only float32, only forward.
     large: bool = False
 

@@ -95,9 +95,9 @@ UPDATES = {"sgd_update", "adam_update"}
 def least_norms(case: Case, inputs: list[Array], attributes: Attributes) -> list[float]:
     """Returns for each output the least norm that its error is compared with.
 
-    For sums it is 2 % of the norm of the same sum over absolute values; a result that has not
-    cancelled further is compared with its own norm. Updates have two or three terms, and a tensor
-    may have one element, so for them it is the whole of that norm.
+    That is what the case says. For sums it is 2 % of the norm of the same sum over absolute values;
+    a result that has not cancelled further is compared with its own norm. Updates have two or three
+    terms, and a tensor may have one element, so for them it is the whole of that norm.
     """
     if case.op == "batch_norm_grad":
         gy, x, _, mean, inverse = (array.astype(np.float64) for array in inputs)
@@ -108,7 +108,7 @@ def least_norms(case: Case, inputs: list[Array], attributes: Attributes) -> list
     # Gradients are linear in the terms of their sums, whatever the activation.
     is_linear = "grad" in case.op or attributes.get("activation", "linear") == "linear"
     if case.op not in SUMS | UPDATES or not is_linear:
-        return [0.0] * count
+        return [case.least_norm] * count
     positive = [np.abs(x) if is_floating(x) else x for x in inputs]
     if case.op in UPDATES:
         # sgd_update subtracts gradients from momenta, and adam_update adds them.
