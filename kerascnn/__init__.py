@@ -16,7 +16,7 @@ except ImportError:
     if any(_folder.glob("_core.*.so")):
         raise
     # Python looks first where it was started: the checkout may hide the installed package.
-    _others = {Path(path or ".").resolve() / "kerascnn" for path in sys.path} - {_folder}
+    _others = (Path(path or ".").resolve() / "kerascnn" for path in sys.path)
     _installed = next((path for path in _others if any(path.glob("_core.*.so"))), None)
     raise ImportError(
         f"{_folder} holds kerascnn's sources without the compiled core. "

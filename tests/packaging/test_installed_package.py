@@ -56,6 +56,15 @@ def test_the_error_of_a_checkout_names_the_installed_package(tmp_path):
     assert "circular import" not in done.stderr
 
 
+def test_the_error_of_a_checkout_names_the_package_that_python_would_take(tmp_path):
+    folders = [tmp_path / name for name in ("first", "second", "third")]
+    for folder in folders:
+        (folder / "kerascnn").mkdir(parents=True)
+        (folder / "kerascnn" / "_core.abi3.so").touch()
+    done = import_of_sources(tmp_path, PYTHONPATH=os.pathsep.join(map(str, folders)))
+    assert f"The installed package is in {folders[0] / 'kerascnn'}," in done.stderr
+
+
 def test_the_error_of_a_checkout_says_how_to_install(tmp_path):
     # -S leaves out the folder of installed packages.
     done = import_of_sources(tmp_path, "-S", PYTHONPATH="")
