@@ -166,8 +166,8 @@ def settings_as_before():
 def earlier_objects_are_not_searched():
     """Searches for circles of objects pass over what there was before the module's first test.
 
-    Libraries and tests are a million objects. Many tests search, with `clear_session`, and each
-    would look at all of them: that took almost half of a run's time.
+    Libraries and tests are hundreds of thousands of objects. Many tests search, with
+    `clear_session`, and each would look at all of them: that took almost half of a run's time.
     """
     gc.collect()
     gc.freeze()
