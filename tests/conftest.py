@@ -33,6 +33,26 @@ os.environ.setdefault("KERAS_TORCH_DEVICE", "cpu")
 # The tests compute in full float32. kerascnn reads this variable when it is imported.
 os.environ.setdefault("KERASCNN_TF32", "0")
 
+
+def _gpus_of_worker(worker: str, visible: list[str]) -> str:
+    """Returns the visible GPUs in another order for each worker of pytest-xdist, "gw3" for example.
+
+    Their first GPUs, which most tests use, are different ones, and all see every GPU.
+    """
+    first = int(worker.removeprefix("gw")) % len(visible)
+    return ",".join(visible[first:] + visible[:first])
+
+
+def _visible_gpus() -> list[str]:
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [name for name in named.split(",") if name]
+    return [str(i) for i in range(len(list(Path("/dev").glob("nvidia[0-9]*"))))]
+
+
+if (_worker := os.environ.get("PYTEST_XDIST_WORKER")) and (_gpus := _visible_gpus()):
+    os.environ["CUDA_VISIBLE_DEVICES"] = _gpus_of_worker(_worker, _gpus)
+
 # Every run draws new inputs and weights. The seed in the header of a run draws them again.
 TEST_SEED = int(os.environ.get("KERASCNN_TEST_SEED") or secrets.randbits(31))
 # Some modules draw their cases when they are imported, before any fixture exists.
@@ -108,6 +128,12 @@ def _start_anew(name: str) -> None:
     if (torch := sys.modules.get("torch")) is not None:
         # torch.manual_seed would note a traceback for each GPU that is not in use yet.
         torch.default_generator.manual_seed(seed)
+
+
+@pytest.fixture(scope="session")
+def gpus_of_worker():
+    """Returns the function that orders the GPUs of a worker, for the test of it."""
+    return _gpus_of_worker
 
 
 @pytest.fixture(scope="session")

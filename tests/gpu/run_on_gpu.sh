@@ -2,7 +2,7 @@
 # Builds kerascnn with its CUDA backend and runs all tests, and training under compute-sanitizer where it is
 # installed, on a machine with a GPU and no network.
 #
-#   tests/gpu/run_on_gpu.sh [pytest arguments]
+#   tests/gpu/run_on_gpu.sh [pytest arguments, such as -n 16: workers share all GPUs]
 #
 # The machine has a Python with pip, scikit-build-core, nanobind, CMake, Ninja and pytest, an nvcc 13, and the
 # CUDA libraries as wheels or in the system. What it lacks lies as wheels in the folder $WHEELS (default

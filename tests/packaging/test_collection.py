@@ -48,3 +48,8 @@ def test_no_file_of_tests_is_left_out():
 def test_what_is_left_out_has_something_else_that_runs_it():
     for script, command in LEFT_OUT.values():
         assert command in (CHECKOUT / script).read_text(encoding="utf-8")
+
+
+def test_each_worker_has_another_first_gpu(gpus_of_worker):
+    orders = [gpus_of_worker(f"gw{worker}", ["0", "1", "GPU-77"]) for worker in range(4)]
+    assert orders == ["0,1,GPU-77", "1,GPU-77,0", "GPU-77,0,1", "0,1,GPU-77"]

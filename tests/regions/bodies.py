@@ -86,6 +86,18 @@ def every_reading(domain=(3, 5, 2, 8), dtype="float32"):
     return t
 
 
+def factors(domain=(3, 5, 2, 8), dtype="float32"):
+    """Computes for each element what depends on its column alone."""
+    t = traced("map", domain)
+    x = t.input(domain, dtype)
+    total, inverse = (
+        t("broadcast_to", t.input(domain[-1:], dtype), shape=list(domain)) for _ in range(2)
+    )
+    share = t("multiply", total, t.scalar(0.125, dtype))
+    t.outputs = [t("multiply", t("subtract", x, share), t("multiply", inverse, inverse))]
+    return t
+
+
 def numbers(domain=(7, 9)):
     """Combines integers, comparisons and choices in several dtypes."""
     t = traced("map", domain)

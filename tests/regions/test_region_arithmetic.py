@@ -39,6 +39,12 @@ def test_every_reading(rng, folder, dtype, domain):
     checked(bodies.every_reading(domain, dtype), rng, folder)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("domain", [(3, 5, 2, 8), (4, 7), (2, 3, 1, 6)])
+def test_factors_of_columns(rng, folder, dtype, domain):
+    checked(bodies.factors(domain, dtype), rng, folder)
+
+
 @pytest.mark.parametrize("domain", [(7, 9), (1, 16), (1,), ()])
 def test_numbers_of_several_dtypes(rng, folder, domain):
     checked(bodies.numbers(domain), rng, folder)
