@@ -199,6 +199,11 @@ def earlier_objects_are_not_searched():
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    # When Python ends it searches all of them: the bindings report as leaked what it can't find.
+    gc.unfreeze()
+
+
 @pytest.fixture
 def settled_memory():
     """Frees what other tests left behind, including the traceback of a failure.
