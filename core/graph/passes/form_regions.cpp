@@ -462,7 +462,9 @@ class BodyBuilder {
   void add(const Node& node) {
     std::vector<ValueId> inputs;
     for (ValueId id : node.inputs) inputs.push_back(read(id));
-    if (node.op == &op_broadcast_to && is_wide(inputs[0])) {
+    const bool was_narrow =
+        !node.inputs.empty() && graph_.value(node.inputs[0]).spec.shape != region_.domain;
+    if (node.op == &op_broadcast_to && was_narrow && is_wide(inputs[0])) {
       map_[node.outputs[0]] = inputs[0];
       return;
     }
