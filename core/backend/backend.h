@@ -165,8 +165,6 @@ struct RegionLimits {
   // Does the device compute element ops of this size again faster than it would read their result?
   // Then the backward pass does (recompute_activations).
   bool recomputes = false;
-  // And what is made of vectors, where a region reads the result for each of its elements?
-  bool recomputes_vectors = false;
 
   // Then ops are taken apart, and moved, for regions to join them.
   bool all_kinds() const { return rows && columns; }

@@ -17,6 +17,11 @@ started again, with what the first start left in the caches; --caches FOLDER kee
 run. Then the processes take turns, in one order in one round and in the other order in the next,
 while the others wait.
 
+Several runs of this script can share a GPU, with the same file as --gpu-lock. What is timed holds
+its lock: turns, first steps, and each candidate of `torch-max-autotune`, which compiles for up to
+20 minutes, mostly on one core. --compile-only lets the peers do that and ends; a run with the same
+--caches takes the turns.
+
 Images/s are medians over all epochs, with the smallest and the largest value. With --measure
 fit,predict the libraries also predict the same images, from the device, in batches of 256. With
 --measure predict they train nothing, and the first step is the first batch that is predicted.
@@ -42,6 +47,7 @@ from typing import Any
 
 import kernel_kinds
 import report
+from gpu_lock import GpuLock
 from large_nets import NETS, Case
 from peer_process import OWN, PeerError, PeerProcess, environment, inner_device
 
@@ -72,6 +78,7 @@ class Comparison:
         self.caches = caches
         self.rows: list[dict[str, Any]] = []
         self.versions: dict[str, dict[str, str]] = {}
+        self._lock = GpuLock(args.gpu_lock)
         self._begin = time.monotonic()
 
     def say(self, text: str) -> None:
@@ -85,7 +92,8 @@ class Comparison:
         env |= {name: str(folder / name.lower()) for name in _CACHES}
         command = [sys.executable, str(_SCRIPT), peer, str(case), policy, inner_device(device)]
         command += [str(self.batches(case)), "--clock", self.args.clock]
-        command += ["--first", self.args.measure[0]]
+        command += ["--first", self.args.measure[0], "--gpu-lock", self.args.gpu_lock]
+        command += ["--compile-only"] if self.args.compile_only else []
         return PeerProcess(command, env)
 
     def batches(self, case: Case) -> int:
@@ -132,21 +140,27 @@ class Comparison:
         args = self.args
         trained: list[tuple[dict[str, Any], PeerProcess]] = []
         with contextlib.ExitStack() as stack:
-            for peer in [OWN, *args.peers]:
+            for peer in args.peers if args.compile_only else [OWN, *args.peers]:
                 row = {"net": str(case), "policy": policy, "peer": peer}
                 self.rows.append(row)
                 if (process := self.first_steps(row, case)) is not None:
                     stack.callback(process.stop)
                     trained.append((row, process))
-            for measured in args.measure:
-                for turn in range(args.rounds):
-                    for row, process in trained if turn % 2 == 0 else reversed(trained):
-                        self.measure(measured, row, process, case)
+            if args.compile_only:
+                return
+            with self._lock:
+                self.take_turns(case, trained)
             for row, process in trained:
                 if (answer := self.ask(row, process, "memory")) is not None:
                     row["peak_bytes"] = answer["bytes"]
                 if args.profile and row["peer"] == OWN:
                     row["profile"] = self.ask(row, process, "profile")
+
+    def take_turns(self, case: Case, trained: list[tuple[dict[str, Any], PeerProcess]]) -> None:
+        for measured in self.args.measure:
+            for turn in range(self.args.rounds):
+                for row, process in trained if turn % 2 == 0 else reversed(trained):
+                    self.measure(measured, row, process, case)
 
     def measure(self, do: str, row: dict[str, Any], process: PeerProcess, case: Case) -> None:
         duration = self.args.seconds / self.args.rounds
@@ -164,7 +178,7 @@ class Comparison:
             "arguments": {
                 name: value
                 for name, value in vars(self.args).items()
-                if name not in ("nets", "path", "output", "caches")
+                if name not in ("nets", "path", "output", "caches", "gpu_lock")
             },
             "peers": self.versions,
             "rows": self.rows,
@@ -264,6 +278,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=2, help="of turns; default 2")
     parser.add_argument("--starts", type=int, default=1, help="of each process; default 1")
     parser.add_argument("--caches", type=Path, help="folder of caches; default: empty ones")
+    parser.add_argument("--gpu-lock", default="", metavar="FILE", help="for what is timed")
+    parser.add_argument("--compile-only", action="store_true", help="fill the peers' caches")
     parser.add_argument("--batches", type=int, help="of an epoch; default 16, 64 of small images")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="of epochs")
     parser.add_argument("--profile", action="store_true", help="also kerascnn's kernels by kind")
@@ -284,6 +300,8 @@ def parse_arguments() -> argparse.Namespace:
         for name in given:
             if name not in known:
                 parser.error(f"{name!r} is none of {', '.join(known)}")
+    if args.compile_only and not args.caches:
+        parser.error("--compile-only needs --caches, the folder for another run")
     for name in ("rounds", "starts"):
         if getattr(args, name) < 1:
             parser.error(f"--{name} must be at least 1")

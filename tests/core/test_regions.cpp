@@ -521,55 +521,12 @@ std::vector<uint32_t> bits_after_steps(const RootedGraph& rooted, const RandomNe
   return bits;
 }
 
-// The gradient of a normalization: sums of columns, factors that are made of them, and what is
-// computed of these and the summed values.
-RootedGraph normalization_gradient(bool is_broadcast) {
-  RootedGraph rooted;
-  Graph& graph = rooted.graph;
-  const ValueId x = graph.input("x", f32({4, 7, 6}));
-  const ValueId inverse = graph.input("inverse", f32({6}));
-  const ValueId sum = call(graph, "reduce_sum", {x}, over({0, 1}, false));
-  ValueId share = call(graph, "multiply", {sum, graph.full(f32({6}), 0.125)});
-  if (is_broadcast) share = call(graph, "broadcast_to", {share}, {{"shape", Shape{4, 7, 6}}});
-  const ValueId factor = call(graph, "multiply", {inverse, inverse});
-  const ValueId centered = call(graph, "subtract", {x, share});
-  rooted.outputs = {sum, call(graph, "multiply", {centered, factor})};
-  return rooted;
-}
-
-TEST(factors_made_of_sums_are_computed_where_they_are_read) {
-  RegionLimits limits = kLarge;
-  limits.recomputes = true;
-  for (const bool is_broadcast : {false, true}) {
-    const RootedGraph before = normalization_gradient(is_broadcast);
-    limits.recomputes_vectors = false;
-    CHECK(form_regions(before, with_limits(limits)).graph.nodes().size() > 2u);
-    limits.recomputes_vectors = true;
-    const RootedGraph after = form_regions(before, with_limits(limits));
-    CHECK(names_of(after.graph) == (Names{"multiply+multiply+subtract+multiply"}));
-    CHECK_EQUAL(after.graph.nodes().size(), 2u);
-    testing::check_same_results(before, after);
-  }
-}
-
-TEST(factors_of_nearly_as_many_elements_as_the_domain_are_read) {
-  RegionLimits limits = kLarge;
-  limits.recomputes = limits.recomputes_vectors = true;
-  RootedGraph before;
-  Graph& graph = before.graph;
-  const ValueId x = graph.input("x", f32({3, 5}));
-  const ValueId v = graph.input("v", f32({5}));
-  const ValueId factor = call(graph, "multiply", {v, v});
-  before.outputs = {call(graph, "subtract", {x, factor})};
-  CHECK_EQUAL(form_regions(before, with_limits(limits)).graph.nodes().size(), 2u);
-}
-
 TEST(random_nets_keep_their_bits_where_activations_are_computed_again) {
   size_t fewer = 0;
   PassOptions options = with_limits(kLarge);
   options.region_limits = [](const Shape&) {
     RegionLimits limits = kLarge;
-    limits.recomputes = limits.recomputes_vectors = true;
+    limits.recomputes = true;
     return limits;
   };
   for (unsigned seed = 0; seed < 300; ++seed) {

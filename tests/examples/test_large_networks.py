@@ -1,5 +1,8 @@
 """The benchmark of larger networks runs, and both libraries have the same networks."""
 
+import contextlib
+import fcntl
+import importlib
 import json
 import math
 
@@ -136,6 +139,76 @@ def test_says_which_peer_is_missing(tmp_path):
     assert own.split("|")[5].count(",") == 1 and own.split("|")[7].strip() == "-"
 
 
+def test_compiles_before_the_turns(tmp_path):
+    pytest.importorskip("torch")
+    lock, caches, output = (tmp_path / name for name in ("lock", "caches", "large.json"))
+    common = ("--device", "cpu", "--nets", "resnet18@2x8", "--peers", "torch", "--batches", 1)
+    common += ("--seconds", 0, "--rounds", 1, "--gpu-lock", lock, "--caches", caches)
+    done = run(BENCHMARKS / "large.py", *common, "--compile-only")
+    assert "torch: first step" in done.stderr and "images/s\n" not in done.stderr
+    run(BENCHMARKS / "large.py", *common, "--output", output)
+    own, torch = json.loads(output.read_text())["rows"]
+    assert own["images_per_s"] and torch["images_per_s"]
+
+
+def test_one_at_a_time_has_the_lock(module, tmp_path):
+    file = tmp_path / "lock"
+    with contextlib.closing(module("gpu_lock").GpuLock(str(file))) as lock, file.open() as other:
+
+        def is_free():
+            try:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            fcntl.flock(other, fcntl.LOCK_UN)
+            return True
+
+        assert is_free()
+        with lock:
+            with lock:
+                assert not is_free()
+            assert not is_free()
+        assert is_free()
+
+
+def test_without_a_file_nothing_is_locked(module):
+    make = module("gpu_lock").GpuLock
+    with make() as first, make() as second:
+        assert first.depth == second.depth == 1
+
+
+@pytest.mark.parametrize(
+    ("only_compiles", "expected"),
+    [(False, [(1, True), (2, True), (0, True)]), (True, [(0, False), (1, True), (0, False)])],
+)
+def test_a_compiled_model_holds_the_lock_until_it_is_ready(
+    module, monkeypatch, only_compiles, expected
+):
+    """`expected` has, for each call, how often the lock is held, and whether cuDNN may try."""
+    torch = pytest.importorskip("torch")
+    timing = importlib.import_module("torch._inductor.runtime.benchmarking")
+    graph = importlib.import_module("torch._inductor.output_code").CompiledFxGraph
+    cache = importlib.import_module("torch._inductor.select_algorithm").AlgorithmSelectorCache
+    found, lock = [], module("gpu_lock").GpuLock()
+
+    def note(*_):
+        found.append((lock.depth, torch.backends.cudnn.benchmark))
+
+    # What is set here and changed by SharedGpu is as before behind the test.
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    monkeypatch.setattr(graph, "__call__", note)
+    monkeypatch.setattr(cache, "make_precompile_fn", cache.make_precompile_fn)
+    for kind in (timing.TritonBenchmarker, timing.TorchProfilerBenchmarker):
+        monkeypatch.setattr(kind, "benchmark_gpu", kind.benchmark_gpu)
+    monkeypatch.setattr(timing.InductorBenchmarker, "benchmark_gpu", note)
+    shared = module("max_autotune").SharedGpu(lock, only_compiles)
+    graph.__call__(object(), [])
+    timing.InductorBenchmarker.benchmark_gpu(object())
+    shared.is_ready()
+    graph.__call__(object(), [])
+    assert found == expected and lock.depth == 0 and torch.backends.cudnn.benchmark
+
+
 @pytest.mark.parametrize(
     ("option", "value", "part"),
     [
@@ -145,10 +218,12 @@ def test_says_which_peer_is_missing(tmp_path):
         ("--policy", "float8", "'float8' is none of"),
         ("--measure", "speed", "'speed' is none of"),
         ("--rounds", "0", "--rounds must be at least 1"),
+        ("--compile-only", "", "--compile-only needs --caches"),
     ],
 )
 def test_wrong_command_lines(option, value, part):
-    done = run(BENCHMARKS / "large.py", "--device", "cpu", option, value, expected=2)
+    options = (option, value) if value else (option,)
+    done = run(BENCHMARKS / "large.py", "--device", "cpu", *options, expected=2)
     assert part in done.stderr.splitlines()[-1]
 
 

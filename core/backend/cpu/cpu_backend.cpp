@@ -119,8 +119,7 @@ RegionLimits CpuBackend::region_limits(const Shape& domain) const {
           .max_outputs = 16,
           .max_ops = 96,
           .max_constants = 96,
-          .recomputes = true,
-          .recomputes_vectors = true};
+          .recomputes = true};
 }
 
 std::span<const Fusion* const> CpuBackend::fusions() const { return cpu::fusions(); }

@@ -276,10 +276,9 @@ class Units {
     for (int32_t index : read_by_[id]) {
       const Unit& unit = units_[index];
       const RegionLimits most = limits(unit);
-      if (most.recomputes_vectors && !is_read(unit)) continue;  // others do what it does
       if (!unit.group.is_candidate || !most.recomputes) return;
       std::set<int32_t> nodes(unit.nodes.begin(), unit.nodes.end());
-      if (!may_compute(unit, most, graph_.value(id).spec.shape) || is_transposed(id, nodes)) return;
+      if (graph_.value(id).spec.shape != unit.group.domain || is_transposed(id, nodes)) return;
       std::set<ValueId> read = inputs_of(nodes);
       read.erase(id);
       Way way;
@@ -297,26 +296,6 @@ class Units {
     read_by_[id].clear();
     leaves_[id] = false;
     --num_leaving_[unit_of_[producer_index(graph_, id)]];
-  }
-
-  bool is_read(const Unit& unit) const {
-    return std::any_of(unit.nodes.begin(), unit.nodes.end(), [&](int32_t index) {
-      const Node& node = graph_.nodes()[index];
-      return is_needed_by_others(node) ||
-             std::any_of(node.outputs.begin(), node.outputs.end(),
-                         [&](ValueId id) { return is_result_[id] || !read_by_[id].empty(); });
-    });
-  }
-
-  // Can the region have a value of this shape, or of its domain's, to which that broadcasts? The
-  // factors that batch normalization's gradient makes of its sums are such: without a kernel of
-  // their own the region that waits for them begins earlier.
-  bool may_compute(const Unit& unit, const RegionLimits& most, const Shape& shape) const {
-    const Shape& domain = unit.group.domain;
-    if (shape == domain) return true;
-    return most.recomputes_vectors && unit.group.kind != RegionKind::Rows &&
-           broadcasts_to(shape, domain) &&
-           num_elements(shape) * kSmallShare <= num_elements(domain);
   }
 
   // Adds to `way` how a region with the nodes `inside`, which reads the values `read`, computes
@@ -441,14 +420,14 @@ class BodyBuilder {
   BodyBuilder(const Graph& graph, const Unit& unit, bool generated)
       : graph_(graph), body_(new Body) {
     body_->graph = std::make_shared<Graph>();
+    for (int32_t index : unit.nodes) add(graph.nodes()[index]);
+    for (ValueId id : unit.outputs) body_->outputs.push_back(map_.at(id));
     region_.kind = unit.group.kind;
     region_.body = body_;
     region_.domain = unit.group.domain;
     region_.columns = unit.group.columns;
     region_.outer = unit.group.outer;
     region_.generated = generated;
-    for (int32_t index : unit.nodes) add(graph.nodes()[index]);
-    for (ValueId id : unit.outputs) body_->outputs.push_back(map_.at(id));
   }
 
   // Adds the node to the target, in place of the unit.
@@ -462,31 +441,8 @@ class BodyBuilder {
   void add(const Node& node) {
     std::vector<ValueId> inputs;
     for (ValueId id : node.inputs) inputs.push_back(read(id));
-    const bool was_narrow =
-        !node.inputs.empty() && graph_.value(node.inputs[0]).spec.shape != region_.domain;
-    if (node.op == &op_broadcast_to && was_narrow && is_wide(inputs[0])) {
-      map_[node.outputs[0]] = inputs[0];
-      return;
-    }
-    if (is_of_vectors(node)) {
-      for (ValueId& id : inputs) id = widened(id);
-    }
     const std::vector<ValueId> results = body_->graph->apply_same(node, inputs);
     for (size_t i = 0; i < results.size(); ++i) map_[node.outputs[i]] = results[i];
-  }
-
-  // Ops of vectors become ops of the domain's shape.
-  bool is_of_vectors(const Node& node) const {
-    return region_.kind != RegionKind::Rows && find_element_op(*node.op) &&
-           graph_.value(node.outputs[0]).spec.shape != region_.domain;
-  }
-
-  bool is_wide(ValueId id) const { return body_->graph->value(id).spec.shape == region_.domain; }
-
-  ValueId widened(ValueId id) {
-    if (is_wide(id)) return id;
-    if (const Node* node = producer(*body_->graph, id, op_broadcast_to)) id = node->inputs[0];
-    return body_->graph->apply("broadcast_to", {id}, {{"shape", region_.domain}})[0];
   }
 
   ValueId read(ValueId id) {

@@ -3,7 +3,8 @@
 The library is "kerascnn", "keras-jax", "keras-tensorflow", "torch" (channels-last layout and
 autocast), "torch-compile" (the same, compiled), "torch-reduce-overhead" or "torch-max-autotune"
 (compiled in that mode). It trains one batch before it says that it is ready, or, with `--first
-predict`, predicts one and trains nothing.
+predict`, predicts one and trains nothing. With `--gpu-lock FILE` it holds the lock of that file
+while it times kernels, and with `--compile-only` it ends when it is ready.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import time
 from typing import Any
 
 import numpy as np
+from gpu_lock import GpuLock
 from keras_nets import epoch_times
 from large_nets import LEARNING_RATE, MOMENTUM, Case, keras_model
+from max_autotune import SharedGpu
 from worker import say, serve, take_standard_output, timed_epochs
 
 PREDICTION_BATCH = 256
@@ -247,16 +250,29 @@ def main() -> None:
     parser.add_argument("batches", type=int, help="of an epoch")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="what times epochs")
     parser.add_argument("--first", choices=("fit", "predict"), default="fit", help="batch")
+    parser.add_argument("--gpu-lock", default="", metavar="FILE", help="for what is timed")
+    parser.add_argument("--compile-only", action="store_true", help="end when it is ready")
     args = parser.parse_args()
     answers = take_standard_output()
     case = Case.parse(args.case)
+    lock = GpuLock(args.gpu_lock)
+    shared = None
+    if args.gpu_lock and args.library == "torch-max-autotune":
+        shared = SharedGpu(lock, args.compile_only)
     kind = TorchTraining if args.library.startswith("torch") else KerasTraining
     training = kind(args.library, case, args.policy, args.device, args.clock)
     x, y = case.data(args.batches)
     first = training.first_step if args.first == "fit" else training.first_prediction
-    loss = first(x, y)
+    if shared is not None:
+        loss = first(x, y)
+        shared.is_ready()
+    else:
+        with lock:
+            loss = first(x, y)
     versions = {"python": platform.python_version(), **training.versions()}
     say({"versions": versions, "parameters": training.parameters, "loss": loss}, answers)
+    if args.compile_only:
+        return
     serve(Worker(training, x, y), answers)
 
 

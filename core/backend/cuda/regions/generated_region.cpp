@@ -211,7 +211,6 @@ RegionLimits region_limits(const Shape& domain) {
   limits.max_constants = kMostOps;
   limits.max_row = kLongestRow;
   limits.recomputes = mode_of_regions() == "2" || num_elements(domain) >= kLeastSize;
-  limits.recomputes_vectors = mode_of_regions() == "2";  // until it is measured
   return limits;
 }
 
