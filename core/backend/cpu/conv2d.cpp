@@ -28,6 +28,14 @@ bool is_empty(const Conv2DGeometry& g) {
   return request.inputs[0].dtype == DType::Float32 && !is_empty(g);
 }
 
+// With up to 4 channels oneDNN 3.2's kernels for tiles multiply neighbouring pixels by 0, so that
+// their NaN spreads; and few channels fill no tile.
+[[maybe_unused]] bool may_have_tiles(const PlanRequest& request, const Conv2DGeometry& g) {
+  constexpr int64_t kLeastChannels = 16;
+  return request.inputs[0].dtype == DType::BFloat16 && !is_empty(g) &&
+         std::min(g.group_input_channels(), g.group_output_channels()) >= kLeastChannels;
+}
+
 // The unfolded patches of one image and one group: (output pixels, kh * kw * c / groups).
 struct Patches {
   int64_t pixels;
@@ -209,6 +217,43 @@ std::unique_ptr<Kernel> plan_onednn_wgrad(const PlanRequest& request, const Conv
   if (phases == nullptr) return kernel;
   return make_dilated_wgrad(g, std::move(phases), std::move(kernel));
 }
+
+bool is_product(const Conv2DGeometry& g) {
+  return g.kernel_height * g.kernel_width * g.stride_height * g.stride_width * g.groups == 1 &&
+         std::max({g.pad_top, g.pad_bottom, g.pad_left, g.pad_right}) == 0;
+}
+
+// The gradient of a kernel of bfloat16 as a product of patches and gradients. Tiles add up to 32
+// pixels at a time, and oneDNN's kernel for the gradient those of one row: short rows leave most of
+// a tile empty. Patches of single pixels are the images themselves. Null where it gains nothing.
+std::unique_ptr<Kernel> plan_wgrad_of_patches(const PlanRequest& request, const Conv2DGeometry& g) {
+  constexpr int64_t kShortRow = 7;
+  constexpr int64_t kMostBytes = int64_t{1} << 28;
+  const Patches patches(g);
+  const int64_t bytes =
+      is_product(g) ? 0 : align_up(g.batch * patches.size() * itemsize(DType::BFloat16));
+  const bool is_short = g.groups == 1 && g.output_width <= kShortRow && bytes <= kMostBytes;
+  if (!is_product(g) && !is_short) return nullptr;
+  const MatmulSizes sizes{1,    patches.length, g.output_channels, g.batch * patches.pixels,
+                          true, false};
+  std::shared_ptr<Kernel> product = onednn::plan_matmul_bfloat16(request, sizes);
+  if (product == nullptr) return nullptr;
+  return make_kernel(
+      product->description(),
+      [g, patches, bytes, product](const KernelArgs& args) {
+        if (bytes == 0) return product->run(args);
+        auto* unfolded = static_cast<BFloat16*>(args.workspace);
+        const int64_t image_size = g.input_height * g.input_width * g.input_channels;
+        parallel_tasks(g.batch, [&](int64_t image, int64_t) {
+          unfold(g, 0, input<BFloat16>(args, 0) + image * image_size,
+                 unfolded + image * patches.size());
+        });
+        const void* const inputs[] = {unfolded, args.inputs[1]};
+        product->run(
+            {inputs, args.outputs, static_cast<char*>(args.workspace) + bytes, args.stream});
+      },
+      bytes + product->workspace_bytes());
+}
 #endif
 
 std::unique_ptr<Kernel> plan_any_wgrad(const PlanRequest& request, const Conv2DGeometry& g) {
@@ -225,10 +270,17 @@ std::unique_ptr<Kernel> plan_any_wgrad(const PlanRequest& request, const Conv2DG
 }  // namespace
 
 std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request) {
-  if (is_narrow(request.inputs[0].dtype)) return plan_in_float32(request, plan_conv2d);
   const Conv2DGeometry g = conv2d_geometry(request.op, request.attributes, request.inputs);
   const ActivationCall activation = fused_activation("conv2d", request.attributes);
   const bool has_bias = request.inputs.size() > 2;
+  if (is_narrow(request.inputs[0].dtype)) {
+#ifdef KERASCNN_WITH_ONEDNN
+    if (may_have_tiles(request, g)) {
+      if (auto tiles = onednn::plan_conv2d_bfloat16(request, g, has_bias, activation)) return tiles;
+    }
+#endif
+    return plan_in_float32(request, plan_conv2d);
+  }
   if (request.inputs[0].dtype == DType::Float32 && !is_empty(g) && has_few_filters(g)) {
     return make_few_filters_conv2d(g, has_bias, activation);
   }
@@ -241,8 +293,15 @@ std::unique_ptr<Kernel> plan_conv2d(const PlanRequest& request) {
 }
 
 std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request) {
-  if (is_narrow(request.inputs[0].dtype)) return plan_in_float32(request, plan_conv2d_dgrad);
   const Conv2DGeometry g = conv2d_geometry(request.op, request.attributes, request.inputs);
+  if (is_narrow(request.inputs[0].dtype)) {
+#ifdef KERASCNN_WITH_ONEDNN
+    if (may_have_tiles(request, g)) {
+      if (auto tiles = onednn::plan_conv2d_dgrad_bfloat16(request, g)) return tiles;
+    }
+#endif
+    return plan_in_float32(request, plan_conv2d_dgrad);
+  }
   if (request.inputs[0].dtype == DType::Float32 && !is_empty(g) && scatters_better(g)) {
     return make_scatter_conv2d_dgrad(g);
   }
@@ -255,8 +314,16 @@ std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request) {
 }
 
 std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request) {
-  if (is_narrow(request.inputs[0].dtype)) return plan_in_float32(request, plan_conv2d_wgrad);
   const Conv2DGeometry g = conv2d_geometry(request.op, request.attributes, request.inputs);
+  if (is_narrow(request.inputs[0].dtype)) {
+#ifdef KERASCNN_WITH_ONEDNN
+    if (may_have_tiles(request, g)) {
+      if (auto product = plan_wgrad_of_patches(request, g)) return product;
+      if (auto tiles = onednn::plan_conv2d_wgrad_bfloat16(request, g)) return tiles;
+    }
+#endif
+    return plan_in_float32(request, plan_conv2d_wgrad);
+  }
   auto kernel = plan_any_wgrad(request, g);
   if (request.inputs[0].dtype != DType::Float32 || !takes_depthwise_wgrad(g)) return kernel;
   // oneDNN has kernels for depthwise convolutions of up to three columns, which need no packed copy

@@ -38,12 +38,14 @@ std::unique_ptr<Kernel> make_generic_dense(const PlanRequest& request) {
 
 std::unique_ptr<Kernel> plan_dense(const PlanRequest& request) {
   const DType dtype = request.inputs[0].dtype;
-  if (is_narrow(dtype)) return plan_in_float32(request, plan_dense);
 #ifdef KERASCNN_WITH_ONEDNN
-  if (dtype == DType::Float32 && size_of(request.inputs[0]) * size_of(request.inputs[1]) > 0) {
-    return onednn::plan_dense(request);
+  const bool is_empty = size_of(request.inputs[0]) * size_of(request.inputs[1]) == 0;
+  if (dtype == DType::Float32 && !is_empty) return onednn::plan_dense(request);
+  if (dtype == DType::BFloat16 && !is_empty) {
+    if (auto tiles = onednn::plan_dense_bfloat16(request)) return tiles;
   }
 #endif
+  if (is_narrow(dtype)) return plan_in_float32(request, plan_dense);
   return dispatch<float, double>(
       request, dtype, [&]<typename T>(Type<T>) { return make_generic_dense<T>(request); });
 }

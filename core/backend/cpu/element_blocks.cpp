@@ -17,6 +17,12 @@ void round_block(float* values, int64_t count) {
   }
 }
 
+// Rounds registers to a dtype of 16 bits; others hold what they should.
+void round_to(DType dtype, float* values, int64_t count) {
+  if (dtype == DType::Float16) round_block<Half>(values, count);
+  if (dtype == DType::BFloat16) round_block<BFloat16>(values, count);
+}
+
 // The result may share the memory of an operand; the same element only, which ivdep promises.
 template <ElementOp op, typename T, typename Result>
 void apply_block(const ElementInstruction& instruction, const void* const* operands, Result* to,
@@ -30,9 +36,7 @@ void apply_block(const ElementInstruction& instruction, const void* const* opera
   if constexpr (std::is_same_v<T, float> && std::is_same_v<T, Result>) {
     if (const ElementLoop loop = element_loop(op); loop != nullptr) {
       loop(a, is_unary ? nullptr : b, to, count, p0, p1);
-      if (dtype == DType::Float16) round_block<Half>(to, count);
-      if (dtype == DType::BFloat16) round_block<BFloat16>(to, count);
-      return;
+      return round_to(dtype, to, count);
     }
   }
   if constexpr (op == ElementOp::cast && std::is_same_v<T, int64_t>) {
@@ -49,11 +53,12 @@ void apply_block(const ElementInstruction& instruction, const void* const* opera
                 element_result_is_bool(op)) {
     return element_loops().conditions[static_cast<int>(op)](a, b, to, count);
   }
-  if (std::is_same_v<T, Result> && (dtype == DType::Float32 || dtype == DType::Float64)) {
+  if (std::is_same_v<T, Result> && is_floating(dtype)) {
 #pragma GCC ivdep
     for (int64_t i = 0; i < count; ++i) {
       to[i] = static_cast<Result>(element_apply<op, T>(a[i], is_unary ? T() : b[i], T(), p0, p1));
     }
+    if constexpr (std::is_same_v<Result, float>) round_to(dtype, to, count);
   } else {
     for (int64_t i = 0; i < count; ++i) {
       to[i] = to_register<Result>(dtype,

@@ -56,12 +56,14 @@ std::unique_ptr<Kernel> make_generic_matmul(const MatmulSizes& sizes) {
 std::unique_ptr<Kernel> plan_matmul(const PlanRequest& request) {
   const MatmulSizes sizes = matmul_sizes(request);
   const DType dtype = request.inputs[0].dtype;
-  if (is_narrow(dtype)) return plan_in_float32(request, plan_matmul);
 #ifdef KERASCNN_WITH_ONEDNN
-  if (dtype == DType::Float32 && sizes.batch * sizes.m * sizes.n * sizes.k > 0) {
-    return onednn::plan_matmul(request, sizes);
+  const bool is_empty = sizes.batch * sizes.m * sizes.n * sizes.k == 0;
+  if (dtype == DType::Float32 && !is_empty) return onednn::plan_matmul(request, sizes);
+  if (dtype == DType::BFloat16 && !is_empty) {
+    if (auto tiles = onednn::plan_matmul_bfloat16(request, sizes)) return tiles;
   }
 #endif
+  if (is_narrow(dtype)) return plan_in_float32(request, plan_matmul);
   return dispatch<float, double>(
       request, dtype, [&]<typename T>(Type<T>) { return make_generic_matmul<T>(sizes); });
 }

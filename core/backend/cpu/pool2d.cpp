@@ -8,6 +8,7 @@
 #include "core/backend/cpu/kernel_util.h"
 #include "core/backend/cpu/kernels.h"
 #include "core/backend/cpu/parallel.h"
+#include "core/backend/cpu/widen.h"
 
 namespace kerascnn::cpu {
 
@@ -258,38 +259,6 @@ std::unique_ptr<Kernel> make_max_pool_grad(const Pool2DGeometry& g) {
   });
 }
 
-// Each input pixel collects from the windows whose maximum it is, so nothing is accumulated in 16
-// bits.
-template <typename T, typename Index>
-std::unique_ptr<Kernel> make_half_max_pool_grad(const Pool2DGeometry& g) {
-  return make_kernel("kerascnn max_pool2d gradient", [g](const KernelArgs& args) {
-    for_each_image(g, [&](int64_t image) {
-      const int64_t output_size = g.output_height * g.output_width * g.channels;
-      const T* gy = input<T>(args, 0) + image * output_size;
-      const Index* index = input<Index>(args, 1) + image * output_size;
-      T* gx = output<T>(args, 0) + image * g.input_height * g.input_width * g.channels;
-      for (int64_t pixel = 0; pixel < g.input_height * g.input_width; ++pixel) {
-        const auto [row_begin, row_end] = windows_with(
-            pixel / g.input_width, g.pad_top, g.window_height, g.stride_height, g.output_height);
-        const auto [column_begin, column_end] = windows_with(
-            pixel % g.input_width, g.pad_left, g.window_width, g.stride_width, g.output_width);
-        for (int64_t channel = 0; channel < g.channels; ++channel) {
-          float sum = 0;
-          for (int64_t i = row_begin; i < row_end; ++i) {
-            for (int64_t j = column_begin; j < column_end; ++j) {
-              const int64_t at = (i * g.output_width + j) * g.channels + channel;
-              if (maximum_offset(g, WindowPart(g, i, j), index[at]) == pixel * g.channels) {
-                sum += static_cast<float>(gy[at]);
-              }
-            }
-          }
-          gx[pixel * g.channels + channel] = static_cast<T>(sum);
-        }
-      }
-    });
-  });
-}
-
 // Each input pixel collects from the windows that hold it, so nothing is accumulated in 16 bits.
 template <typename T>
 void avg_pool_grad_pixel(const Pool2DGeometry& g, int64_t row, int64_t column, const T* gy, T* gx) {
@@ -335,32 +304,29 @@ std::unique_ptr<Kernel> with_index_type(const Pool2DGeometry& g, const Function&
 }  // namespace
 
 std::unique_ptr<Kernel> plan_max_pool2d(const PlanRequest& request) {
+  if (is_narrow(request.inputs[0].dtype)) return plan_in_float32(request, plan_max_pool2d);
   const Pool2DGeometry g =
       pool2d_geometry("max_pool2d", request.attributes, request.inputs[0].shape);
   if (request.inputs[0].dtype == DType::Float32 && g.index_dtype() == DType::UInt8) {
     return make_float_max_pool(g);
   }
-  return dispatch_floating(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
+  return dispatch<float, double>(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
     return with_index_type(g,
                            [&]<typename Index>(Type<Index>) { return make_max_pool<T, Index>(g); });
   });
 }
 
 std::unique_ptr<Kernel> plan_max_pool2d_grad(const PlanRequest& request) {
+  if (is_narrow(request.inputs[0].dtype)) return plan_in_float32(request, plan_max_pool2d_grad);
   const Pool2DGeometry g =
       pool2d_geometry("max_pool2d_grad", request.attributes, request.outputs[0].shape);
   if (request.inputs[0].dtype == DType::Float32 && g.index_dtype() == DType::UInt8 &&
       !g.windows_overlap()) {
     return make_float_max_pool_grad(g);
   }
-  return dispatch_floating(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
-    return with_index_type(g, [&]<typename Index>(Type<Index>) {
-      if constexpr (std::is_same_v<T, compute_t<T>>) {
-        return make_max_pool_grad<T, Index>(g);
-      } else {
-        return make_half_max_pool_grad<T, Index>(g);
-      }
-    });
+  return dispatch<float, double>(request, request.inputs[0].dtype, [&]<typename T>(Type<T>) {
+    return with_index_type(
+        g, [&]<typename Index>(Type<Index>) { return make_max_pool_grad<T, Index>(g); });
   });
 }
 

@@ -37,6 +37,15 @@ void softmax_line(const T* x, T* y, int64_t length, int64_t step) {
   if constexpr (std::is_same_v<T, float>) {
     if (step == 1) return softmax_row<is_log>(x, y, length);
   }
+  if constexpr (is_narrow_float<T>) {
+    constexpr int64_t kLongest = 4096;
+    if (step == 1 && length <= kLongest) {
+      float row[kLongest];
+      widen(x, row, length);
+      softmax_row<is_log>(row, row, length);
+      return narrow(row, y, length);
+    }
+  }
   C largest = -std::numeric_limits<C>::infinity();
   for (int64_t i = 0; i < length; ++i) largest = std::max(largest, static_cast<C>(x[i * step]));
   C sum = 0;

@@ -1,5 +1,6 @@
 #include "core/backend/cpu/onednn/nan_safe_activation.h"
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <limits>
@@ -29,6 +30,22 @@ double largest_magnitude(const float* values, int64_t count) {
   return std::bit_cast<float>(largest.load());
 }
 
+void activate(const ActivationCall& activation, float* values, int64_t count) {
+  apply_activation(activation, values, count);
+}
+
+void activate(const ActivationCall& activation, BFloat16* values, int64_t count) {
+  constexpr int64_t kBlock = 1024;
+  float wide[kBlock];
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const int64_t size = std::min(kBlock, count - begin);
+    widen(values + begin, wide, size);
+    apply_activation(activation, wide, size);
+    narrow(wide, values + begin, size);
+  }
+}
+
+template <typename T>
 class ActivationAfter final : public Kernel {
  public:
   ActivationAfter(std::unique_ptr<Kernel> linear, int64_t outputs, const ActivationCall& activation)
@@ -37,7 +54,7 @@ class ActivationAfter final : public Kernel {
   void run(const KernelArgs& args) override {
     linear_->run(args);
     parallel_for(outputs_, kElementGrain, [&](int64_t begin, int64_t end) {
-      apply_activation(activation_, output<float>(args, 0) + begin, end - begin);
+      activate(activation_, output<T>(args, 0) + begin, end - begin);
     });
   }
   int64_t workspace_bytes() const override { return linear_->workspace_bytes(); }
@@ -85,9 +102,12 @@ class ChoiceByRange final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> add_activation(std::unique_ptr<Kernel> linear, int64_t outputs,
+std::unique_ptr<Kernel> add_activation(std::unique_ptr<Kernel> linear, const TensorSpec& output,
                                        const ActivationCall& activation) {
-  return std::make_unique<ActivationAfter>(std::move(linear), outputs, activation);
+  return with_type<float, BFloat16>(output.dtype, [&]<typename T>(Type<T>) {
+    return std::unique_ptr<Kernel>(std::make_unique<ActivationAfter<T>>(
+        std::move(linear), num_elements(output.shape), activation));
+  });
 }
 
 std::unique_ptr<Kernel> choose_by_range(std::unique_ptr<Kernel> fused,

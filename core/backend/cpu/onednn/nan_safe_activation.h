@@ -12,8 +12,9 @@
 
 namespace kerascnn::cpu::onednn {
 
-// Runs `linear`, then the activation in a pass over its float32 output: for few outputs.
-std::unique_ptr<Kernel> add_activation(std::unique_ptr<Kernel> linear, int64_t outputs,
+// Runs `linear`, then the activation in a pass over its output, which is float32 or bfloat16: for
+// few outputs, and where oneDNN's would hide NaN.
+std::unique_ptr<Kernel> add_activation(std::unique_ptr<Kernel> linear, const TensorSpec& output,
                                        const ActivationCall& activation);
 
 // The same result without the pass: `fused`, which ends in oneDNN's activation, runs as long as the

@@ -10,6 +10,7 @@
 #include "core/backend/cpu/onednn/primitive_kernel.h"
 #include "core/backend/cpu/onednn/winograd.h"
 #include "core/backend/cpu/parallel.h"
+#include "core/backend/cpu/widen.h"
 
 namespace kerascnn::cpu::onednn {
 
@@ -110,6 +111,15 @@ std::unique_ptr<Kernel> make_primitive_kernel(const PlanRequest& request, Cut cu
 
 constexpr int64_t kFloatBytes = 4;
 
+// oneDNN's name of the dtype of a tensor.
+memory::data_type type_of(const TensorSpec& spec) {
+  return spec.dtype == DType::BFloat16 ? memory::data_type::bf16 : memory::data_type::f32;
+}
+
+int64_t bytes_of(memory::data_type type) {
+  return static_cast<int64_t>(memory::data_type_size(type));
+}
+
 // The geometry of a part of the images.
 Conv2DGeometry with_batch(Conv2DGeometry g, int64_t batch) {
   g.batch = batch;
@@ -135,41 +145,48 @@ Cut cut_sums(const Conv2DGeometry& g) {
   return {cut.rows, 1, 1, num_threads()};
 }
 
+// The types of a convolution's tensors in memory.
+struct ConvolutionTypes {
+  memory::data_type x, kernel, y;
+  memory::data_type bias = memory::data_type::f32;
+};
+
 // oneDNN's sizes of a convolution. Its images are logically NCHW and its kernels OIHW or GOIHW,
 // whatever the memory layout, and its dilation counts the gaps.
 struct ConvolutionSizes {
   memory::dims strides, dilations, pad_begin, pad_end;
-  memory::desc x, y;        // as they are in memory: channels last
-  memory::desc kernel;      // as it is in memory: HWIO
-  memory::desc any_kernel;  // for oneDNN to choose
+  memory::desc x, y;          // as they are in memory: channels last
+  memory::desc kernel;        // as it is in memory: HWIO
+  memory::desc any_kernel;    // for oneDNN to choose, of the type of x
+  memory::desc any_gradient;  // of a kernel, in float32
   memory::desc bias;
   int64_t x_bytes, y_bytes;  // of an image
 
-  explicit ConvolutionSizes(const Conv2DGeometry& g)
+  ConvolutionSizes(const Conv2DGeometry& g, const ConvolutionTypes& types)
       : strides{g.stride_height, g.stride_width},
         dilations{g.dilation_height - 1, g.dilation_width - 1},
         pad_begin{g.pad_top, g.pad_left},
         pad_end{g.pad_bottom, g.pad_right},
-        x(plain({g.batch, g.input_channels, g.input_height, g.input_width}, Tag::nhwc)),
-        y(plain({g.batch, g.output_channels, g.output_height, g.output_width}, Tag::nhwc)),
-        bias(plain({g.output_channels}, Tag::x)),
-        x_bytes(g.input_height * g.input_width * g.input_channels * kFloatBytes),
-        y_bytes(g.output_height * g.output_width * g.output_channels * kFloatBytes) {
+        x(plain({g.batch, g.input_channels, g.input_height, g.input_width}, Tag::nhwc, types.x)),
+        y(plain({g.batch, g.output_channels, g.output_height, g.output_width}, Tag::nhwc, types.y)),
+        bias(plain({g.output_channels}, Tag::x, types.bias)),
+        x_bytes(g.input_height * g.input_width * g.input_channels * bytes_of(types.x)),
+        y_bytes(g.output_height * g.output_width * g.output_channels * bytes_of(types.y)) {
     const int64_t c = g.group_input_channels();
     const int64_t k = g.group_output_channels();
+    memory::dims dims{k, c, g.kernel_height, g.kernel_width};
     if (g.groups == 1) {
-      const memory::dims dims{k, c, g.kernel_height, g.kernel_width};
-      kernel = plain(dims, Tag::hwio);
-      any_kernel = any_layout(dims);
+      kernel = plain(dims, Tag::hwio, types.kernel);
     } else {
       // The dimensions are those of (kh, kw, c / groups, groups * k): the group is the slower half
       // of the last axis.
-      const memory::dims dims{g.groups, k, c, g.kernel_height, g.kernel_width};
+      dims.insert(dims.begin(), g.groups);
       const int64_t row = g.output_channels;
       const memory::dims steps{k, 1, row, g.kernel_width * c * row, c * row};
-      kernel = memory::desc(dims, memory::data_type::f32, steps);
-      any_kernel = any_layout(dims);
+      kernel = memory::desc(dims, types.kernel, steps);
     }
+    any_kernel = plain(dims, Tag::any, types.x);
+    any_gradient = any_layout(dims);
   }
 };
 
@@ -185,8 +202,11 @@ dnnl::convolution_forward::primitive_desc forward_descriptor(const ConvolutionSi
 
 std::unique_ptr<Kernel> make_conv2d(const PlanRequest& request, const Conv2DGeometry& g,
                                     bool has_bias, const ActivationCall& activation) {
+  ConvolutionTypes types{type_of(request.inputs[0]), type_of(request.inputs[1]),
+                         type_of(request.outputs[0])};
+  if (has_bias) types.bias = type_of(request.inputs[2]);
   return make_primitive_kernel(request, cut_images(g, kPixelsOfPart), [&](int64_t images) {
-    const ConvolutionSizes sizes(with_batch(g, images));
+    const ConvolutionSizes sizes(with_batch(g, images), types);
     const auto descriptor = forward_descriptor(sizes, has_bias, activation);
     std::vector<Argument> arguments{
         {DNNL_ARG_SRC, false, 0, sizes.x, descriptor.src_desc(), sizes.x_bytes},
@@ -204,11 +224,9 @@ struct Product {
   MatmulSizes sizes;
   memory::data_type from = memory::data_type::f32;
   memory::data_type to = memory::data_type::f32;
+  memory::data_type bias = memory::data_type::f32;
   bool has_bias = false;
   bool is_turned = false;  // its factors change places, and its result is written transposed
-
-  int64_t from_bytes() const { return static_cast<int64_t>(memory::data_type_size(from)); }
-  int64_t to_bytes() const { return static_cast<int64_t>(memory::data_type_size(to)); }
 };
 
 // What of a product is cut: the matrices of a batch, rows of a, columns of b, or what is summed.
@@ -236,7 +254,8 @@ bool cuts_columns(const MatmulSizes& sizes, const Cut& rows, const Cut& columns)
   return columns.parts * a + b < rows.parts * b + a;
 }
 
-std::pair<ProductSide, Cut> cut_product(const MatmulSizes& sizes, bool can_add) {
+std::pair<ProductSide, Cut> cut_product(const Product& product, bool can_add) {
+  const MatmulSizes& sizes = product.sizes;
   const int64_t operations = 2 * sizes.batch * sizes.m * sizes.n * sizes.k;
   const int64_t wanted = operations / kOperationsOfPart;
   if (sizes.batch >= num_threads()) {
@@ -249,9 +268,19 @@ std::pair<ProductSide, Cut> cut_product(const MatmulSizes& sizes, bool can_add) 
   if (sizes.batch > 1) return {ProductSide::Batch, {sizes.batch, 1, 1, rows.team}};
   // Parts of the sums of weights' gradients lie in one piece in both matrices.
   const Cut depth = cut_rows(sizes.k, kDepthOfPart, wanted, operations);
-  if (can_add && sums_long_columns(sizes) && depth.parts > 1) return {ProductSide::Depth, depth};
-  if (cuts_columns(sizes, rows, columns)) return {ProductSide::Columns, columns};
-  return {ProductSide::Rows, rows};
+  // oneDNN makes tiles of matrices that lie in one piece, or of rows of them.
+  const bool is_tiled = product.from == memory::data_type::bf16;
+  const bool has_rows = !is_tiled || !sizes.transpose_a;
+  const bool has_columns = !is_tiled || sizes.transpose_b;
+  if (can_add && depth.parts > 1 && (!has_rows || sums_long_columns(sizes))) {
+    return {ProductSide::Depth, depth};
+  }
+  if (has_columns && (!has_rows || cuts_columns(sizes, rows, columns))) {
+    return {ProductSide::Columns, columns};
+  }
+  if (has_rows) return {ProductSide::Rows, rows};
+  // The whole.
+  return {ProductSide::Rows, {sizes.m, 1, 1, depth.parts > 1 ? num_threads() : depth.team}};
 }
 
 // A matrix of `rows` and `columns` with steps, or a batch of them where `batch` is more than 1:
@@ -276,9 +305,14 @@ MadePart make_product(const Product& product, ProductSide side, int64_t part,
   const int64_t depth = size(ProductSide::Depth, k);
   const memory::desc a = matrix({matrices, rows, depth}, a_steps, product.from);
   const memory::desc b = matrix({matrices, depth, columns}, b_steps, product.from);
-  const memory::desc out = matrix({matrices, rows, columns}, out_steps, product.to);
+  // Parts of sums are added in float32.
+  const memory::data_type inside =
+      side == ProductSide::Depth && product.to == memory::data_type::bf16 ? memory::data_type::f32
+                                                                          : product.to;
+  const memory::desc out = matrix({matrices, rows, columns}, out_steps, inside);
   // Only single products have a bias.
-  const memory::desc bias = product.has_bias ? plain({1, columns}, Tag::ab) : memory::desc();
+  const memory::desc bias =
+      product.has_bias ? plain({1, columns}, Tag::ab, product.bias) : memory::desc();
   const dnnl::matmul::primitive_desc descriptor(engine(), a, b, bias, out,
                                                 make_attributes(activation));
   // The axes of the three matrices that are cut, or none.
@@ -287,15 +321,16 @@ MadePart make_product(const Product& product, ProductSide side, int64_t part,
     return axis < 0 ? 0 : steps[static_cast<size_t>(axis)] * element;
   };
   const size_t first = product.is_turned ? 1 : 0;
-  const memory::desc result =
-      product.is_turned ? memory::desc({rows, columns}, product.to, memory::dims{1, m}) : out;
+  const memory::desc result = product.is_turned
+                                  ? memory::desc({rows, columns}, product.to, memory::dims{1, m})
+                                  : matrix({matrices, rows, columns}, out_steps, product.to);
+  const int64_t from_bytes = bytes_of(product.from);
   std::vector<Argument> arguments{
-      {DNNL_ARG_SRC, false, first, a, a, bytes(a_steps, {0, 1, -1, 2}, product.from_bytes())},
-      {DNNL_ARG_WEIGHTS, false, 1 - first, b, b,
-       bytes(b_steps, {0, -1, 2, 1}, product.from_bytes())},
-      {DNNL_ARG_DST, true, 0, result, out, bytes(out_steps, {0, 1, 2, -1}, product.to_bytes())}};
+      {DNNL_ARG_SRC, false, first, a, a, bytes(a_steps, {0, 1, -1, 2}, from_bytes)},
+      {DNNL_ARG_WEIGHTS, false, 1 - first, b, b, bytes(b_steps, {0, -1, 2, 1}, from_bytes)},
+      {DNNL_ARG_DST, true, 0, result, out, bytes(out_steps, {0, 1, 2, -1}, bytes_of(product.to))}};
   if (product.has_bias) {
-    const int64_t step = side == ProductSide::Columns ? kFloatBytes : 0;
+    const int64_t step = side == ProductSide::Columns ? bytes_of(product.bias) : 0;
     arguments.push_back({DNNL_ARG_BIAS, false, 2, bias, bias, step});
   }
   return made_part<dnnl::matmul>(descriptor, std::move(arguments));
@@ -304,9 +339,9 @@ MadePart make_product(const Product& product, ProductSide side, int64_t part,
 std::unique_ptr<Kernel> make_product_kernel(const PlanRequest& request, const Product& product,
                                             const ActivationCall& activation) {
   // Parts of sums are added in float32, before what follows the product.
-  const bool can_add = product.to == memory::data_type::f32 && !product.has_bias &&
+  const bool can_add = product.to != memory::data_type::s32 && !product.has_bias &&
                        activation.kind == Activation::Linear;
-  const auto cut = cut_product(product.sizes, can_add);
+  const auto cut = cut_product(product, can_add);
   Product made = product;
   // oneDNN copies a transposed matrix: here the narrower one, where the result is small.
   const bool is_whole = cut.first == ProductSide::Depth || cut.second.parts == 1;
@@ -326,24 +361,21 @@ std::unique_ptr<Kernel> make_dense(const PlanRequest& request, const ActivationC
   const int64_t rows = request.outputs[0].shape[0];
   const int64_t columns = request.outputs[0].shape[1];
   const int64_t depth = request.inputs[1].shape[0];
-  Product product{{1, rows, columns, depth}};
+  Product product{
+      {1, rows, columns, depth}, type_of(request.inputs[0]), type_of(request.outputs[0])};
   product.has_bias = request.inputs.size() > 2;
+  if (product.has_bias) product.bias = type_of(request.inputs[2]);
   return make_product_kernel(request, product, activation);
 }
 
-// Does oneDNN use the instructions that add products of bytes in 32 bits? Each of its sets has the
-// bits of those that it contains.
-bool has_vnni() {
-  const auto set = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  const auto contains = [&](dnnl::cpu_isa other) {
-    return (set & static_cast<unsigned>(other)) == static_cast<unsigned>(other);
-  };
-  return contains(dnnl::cpu_isa::avx512_core_vnni) || contains(dnnl::cpu_isa::avx2_vnni);
+// Does oneDNN use a set of instructions? Each set has the bits of those that it contains.
+bool uses(dnnl::cpu_isa instructions) {
+  const auto wanted = static_cast<unsigned>(instructions);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
 }
 
-}  // namespace
-
-namespace {
+// Those that add products of bytes in 32 bits.
+bool has_vnni() { return uses(dnnl::cpu_isa::avx512_core_vnni) || uses(dnnl::cpu_isa::avx2_vnni); }
 
 std::unique_ptr<Kernel> make_direct_conv2d(const PlanRequest& request, const Conv2DGeometry& g,
                                            bool has_bias, const ActivationCall& activation) {
@@ -352,15 +384,16 @@ std::unique_ptr<Kernel> make_direct_conv2d(const PlanRequest& request, const Con
   auto linear = make_conv2d(request, g, has_bias, {});
   std::vector<int64_t> input_sizes;
   for (const TensorSpec& input : request.inputs) input_sizes.push_back(num_elements(input.shape));
-  return choose_by_range(
-      std::move(kernel),
-      add_activation(std::move(linear), num_elements(request.outputs[0].shape), activation),
-      std::move(input_sizes), g.num_taps());
+  return choose_by_range(std::move(kernel),
+                         add_activation(std::move(linear), request.outputs[0], activation),
+                         std::move(input_sizes), g.num_taps());
 }
 
 std::unique_ptr<Kernel> make_direct_dgrad(const PlanRequest& request, const Conv2DGeometry& g) {
+  const ConvolutionTypes types{type_of(request.outputs[0]), type_of(request.inputs[1]),
+                               type_of(request.inputs[0])};
   return make_primitive_kernel(request, cut_images(g, kPixelsOfPart), [&](int64_t images) {
-    const ConvolutionSizes sizes(with_batch(g, images));
+    const ConvolutionSizes sizes(with_batch(g, images), types);
     const dnnl::convolution_backward_data::primitive_desc descriptor(
         engine(), dnnl::algorithm::convolution_direct, sizes.x, sizes.any_kernel, sizes.y,
         sizes.strides, sizes.dilations, sizes.pad_begin, sizes.pad_end,
@@ -371,6 +404,31 @@ std::unique_ptr<Kernel> make_direct_dgrad(const PlanRequest& request, const Conv
          {DNNL_ARG_WEIGHTS, false, 1, sizes.kernel, descriptor.weights_desc()},
          {DNNL_ARG_DIFF_SRC, true, 0, sizes.x, descriptor.diff_src_desc(), sizes.x_bytes}});
   });
+}
+
+// Null where oneDNN's kernel would be wrong.
+std::unique_ptr<Kernel> make_direct_wgrad(const PlanRequest& request, const Conv2DGeometry& g) {
+  const ConvolutionTypes types{type_of(request.inputs[0]), type_of(request.outputs[0]),
+                               type_of(request.inputs[1])};
+  bool is_right = true;
+  auto kernel = make_primitive_kernel(request, cut_sums(g), [&](int64_t images) {
+    const ConvolutionSizes sizes(with_batch(g, images), types);
+    const dnnl::convolution_backward_weights::primitive_desc descriptor(
+        engine(), dnnl::algorithm::convolution_direct, sizes.x, sizes.any_gradient, sizes.y,
+        sizes.strides, sizes.dilations, sizes.pad_begin, sizes.pad_end,
+        forward_descriptor(sizes, false, {}), make_attributes({}));
+    // oneDNN 3.2's kernels for 1 x 1 kernels read past the channels where strides skip pixels.
+    const bool skips = g.stride_height > 1 || g.stride_width > 1;
+    if (skips && std::string_view(descriptor.impl_info_str()).starts_with("jit_1x1")) {
+      is_right = false;
+    }
+    return made_part<dnnl::convolution_backward_weights>(
+        descriptor,
+        {{DNNL_ARG_SRC, false, 0, sizes.x, descriptor.src_desc(), sizes.x_bytes},
+         {DNNL_ARG_DIFF_DST, false, 1, sizes.y, descriptor.diff_dst_desc(), sizes.y_bytes},
+         {DNNL_ARG_DIFF_WEIGHTS, true, 0, sizes.kernel, descriptor.diff_weights_desc()}});
+  });
+  return is_right ? std::move(kernel) : nullptr;
 }
 
 }  // namespace
@@ -394,34 +452,83 @@ std::unique_ptr<Kernel> plan_conv2d_dgrad(const PlanRequest& request, const Conv
 
 std::unique_ptr<Kernel> plan_conv2d_wgrad(const PlanRequest& request, const Conv2DGeometry& g) {
   return make_checked(request, [&] {
-    bool is_right = true;
-    std::unique_ptr<Kernel> kernel =
-        make_primitive_kernel(request, cut_sums(g), [&](int64_t images) {
-          const ConvolutionSizes sizes(with_batch(g, images));
-          const dnnl::convolution_backward_weights::primitive_desc descriptor(
-              engine(), dnnl::algorithm::convolution_direct, sizes.x, sizes.any_kernel, sizes.y,
-              sizes.strides, sizes.dilations, sizes.pad_begin, sizes.pad_end,
-              forward_descriptor(sizes, false, {}), make_attributes({}));
-          // oneDNN 3.2's kernels for 1 x 1 kernels read past the channels where strides skip
-          // pixels.
-          const bool skips = g.stride_height > 1 || g.stride_width > 1;
-          if (skips && std::string_view(descriptor.impl_info_str()).starts_with("jit_1x1")) {
-            is_right = false;
-          }
-          return made_part<dnnl::convolution_backward_weights>(
-              descriptor,
-              {{DNNL_ARG_SRC, false, 0, sizes.x, descriptor.src_desc(), sizes.x_bytes},
-               {DNNL_ARG_DIFF_DST, false, 1, sizes.y, descriptor.diff_dst_desc(), sizes.y_bytes},
-               {DNNL_ARG_DIFF_WEIGHTS, true, 0, sizes.kernel, descriptor.diff_weights_desc()}});
-        });
-    if (!is_right) return std::unique_ptr<Kernel>();
-    if (!gains_from_winograd(g)) return kernel;
+    auto kernel = make_direct_wgrad(request, g);
+    if (kernel == nullptr || !gains_from_winograd(g)) return kernel;
     return make_winograd_wgrad(g, std::move(kernel));
   });
 }
 
 std::unique_ptr<Kernel> plan_matmul(const PlanRequest& request, const MatmulSizes& sizes) {
   return make_checked(request, [&] { return make_product_kernel(request, {sizes}, {}); });
+}
+
+namespace {
+
+// What `make` gives for a request, and the activation behind it. All but relu, which is exact, take
+// float32 and are rounded afterwards.
+template <typename Make>
+std::unique_ptr<Kernel> make_activated(const PlanRequest& request, const ActivationCall& activation,
+                                       const Make& make) {
+  if (activation.kind == Activation::Linear) return make(request);
+  if (activation.kind == Activation::Relu) {
+    return add_activation(make(request), request.outputs[0], activation);
+  }
+  const std::vector<TensorSpec> outputs = in_float32(request.outputs);
+  auto linear = make(PlanRequest{request.op, request.attributes, request.inputs, outputs});
+  return round_results(request, add_activation(std::move(linear), outputs[0], activation));
+}
+
+// What `make` gives, if it runs on the units for tiles.
+template <typename Make>
+std::unique_ptr<Kernel> plan_tiles(const PlanRequest& request, const Make& make) {
+  if (!uses(dnnl::cpu_isa::avx512_core_amx)) return nullptr;
+  return make_checked(request, [&]() -> std::unique_ptr<Kernel> {
+    std::unique_ptr<Kernel> kernel;
+    try {
+      kernel = make();
+    } catch (const dnnl::error& error) {
+      if (error.status != dnnl_unimplemented) throw;
+    }
+    const bool has_tiles =
+        kernel != nullptr && kernel->description().find("amx") != std::string::npos;
+    return has_tiles ? std::move(kernel) : nullptr;
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> plan_matmul_bfloat16(const PlanRequest& request, const MatmulSizes& sizes) {
+  return plan_tiles(request, [&] {
+    const Product product{sizes, type_of(request.inputs[0]), type_of(request.outputs[0])};
+    return make_product_kernel(request, product, {});
+  });
+}
+
+std::unique_ptr<Kernel> plan_dense_bfloat16(const PlanRequest& request) {
+  const ActivationCall activation = fused_activation("dense", request.attributes);
+  return plan_tiles(request, [&] {
+    return make_activated(request, activation,
+                          [&](const PlanRequest& linear) { return make_dense(linear, {}); });
+  });
+}
+
+std::unique_ptr<Kernel> plan_conv2d_bfloat16(const PlanRequest& request, const Conv2DGeometry& g,
+                                             bool has_bias, const ActivationCall& activation) {
+  return plan_tiles(request, [&] {
+    return make_activated(request, activation, [&](const PlanRequest& linear) {
+      return make_conv2d(linear, g, has_bias, {});
+    });
+  });
+}
+
+std::unique_ptr<Kernel> plan_conv2d_dgrad_bfloat16(const PlanRequest& request,
+                                                   const Conv2DGeometry& g) {
+  return plan_tiles(request, [&] { return make_direct_dgrad(request, g); });
+}
+
+std::unique_ptr<Kernel> plan_conv2d_wgrad_bfloat16(const PlanRequest& request,
+                                                   const Conv2DGeometry& g) {
+  return plan_tiles(request, [&] { return make_direct_wgrad(request, g); });
 }
 
 std::unique_ptr<Kernel> plan_integer_matmul(const PlanRequest& request, const MatmulSizes& sizes) {
@@ -442,8 +549,7 @@ std::unique_ptr<Kernel> plan_dense(const PlanRequest& request) {
     if (!hides_nan) return make_dense(request, activation);
     // There are few outputs in comparison with the weights, so a pass over them is cheaper than a
     // look at those.
-    return add_activation(make_dense(request, {}), num_elements(request.outputs[0].shape),
-                          activation);
+    return add_activation(make_dense(request, {}), request.outputs[0], activation);
   });
 }
 
