@@ -236,6 +236,32 @@ RootedGraph group_norm(std::mt19937& random) {
       .simplified();
 }
 
+// Batch normalization of bfloat16, and its gradient.
+template <bool kGradient>
+RootedGraph narrow_normalization(std::mt19937& random) {
+  const Sizes n(random);
+  RootedGraph rooted;
+  Graph& graph = rooted.graph;
+  const auto cast = [&](ValueId value, const char* dtype) {
+    return call(graph, "cast", {value}, {{"dtype", std::string(dtype)}});
+  };
+  const auto rounded = [&](const char* name) {
+    const ValueId value = graph.input(name, f32({n.rows, n.classes, n.features}));
+    return cast(cast(value, "bfloat16"), "float32");
+  };
+  std::vector<ValueId> inputs;
+  if (kGradient) inputs.push_back(rounded("gy"));
+  inputs.push_back(rounded("x"));
+  for (const char* name : {"gamma", "beta or mean"}) {
+    inputs.push_back(graph.input(name, f32({n.features})));
+  }
+  if (kGradient) inputs.push_back(graph.input("inverse", f32({n.features})));
+  rooted.outputs = kGradient ? graph.apply("batch_norm_grad", inputs, {})
+                             : graph.apply("batch_norm", inputs, {{"epsilon", 1e-3}});
+  rooted.outputs[0] = cast(cast(rooted.outputs[0], "bfloat16"), "float32");
+  return rooted;
+}
+
 // Is it a part of what a fusion leaves to other nodes?
 bool is_left(const Node& node) {
   if (node.op == &op_max_pool2d) return true;  // the pooling node makes the index
@@ -265,6 +291,8 @@ const std::map<std::string, RootedGraph (*)(std::mt19937&), std::less<>> kGraphs
     {"dense_wgrad", kernel_and_bias},
     {"group_norm", group_norm<false>},
     {"group_norm_grad", group_norm<true>},
+    {"batch_norm_16_bits", narrow_normalization<false>},
+    {"batch_norm_grad_16_bits", narrow_normalization<true>},
     {"dense_sparse_softmax_cross_entropy", loss_head<false>},
     {"dense_sparse_softmax_cross_entropy_dgrad", loss_head<true>},
 };
