@@ -135,6 +135,18 @@ def conv2d_moments(t, arrays, x, kernel, *bias, **attributes):
     return [y, mean, variance]
 
 
+def batch_norm_16_bits(t, arrays, x, gamma, beta, *, epsilon):
+    wide = t.cast(x, dtype="float32")
+    y, *statistics = t.all("batch_norm", wide, gamma, beta, epsilon=epsilon)
+    return [t.cast(y, dtype=arrays[0].dtype.name), *statistics]
+
+
+def batch_norm_grad_16_bits(t, arrays, gy, x, *inputs):
+    wide = (t.cast(value, dtype="float32") for value in (gy, x))
+    gx, *sums = t.all("batch_norm_grad", *wide, *inputs)
+    return [t.cast(gx, dtype=arrays[0].dtype.name), *sums]
+
+
 def take_batches(t, arrays, *inputs, batch_size):
     *data, order, step = inputs
     return [t.take_batch(each, order, step, batch_size=batch_size) for each in data]
@@ -226,6 +238,8 @@ def group_norm_grad(t, arrays, x, gamma, beta, gy, **attributes):
 TRACE = {
     "attention": attention,
     "attention_grad": attention_grad,
+    "batch_norm_16_bits": batch_norm_16_bits,
+    "batch_norm_grad_16_bits": batch_norm_grad_16_bits,
     "conv2d_add": conv2d_add,
     "conv2d_moments": conv2d_moments,
     "conv2d_max_pool2d": conv2d_max_pool2d,

@@ -13,6 +13,7 @@ from kerascnn import _core
 
 from . import (
     fusion_cases_attention,
+    fusion_cases_batch_norm,
     fusion_cases_batches,
     fusion_cases_conv_add,
     fusion_cases_conv_moments,
@@ -26,6 +27,7 @@ from . import (
 
 CASES = [
     *fusion_cases_attention.CASES,
+    *fusion_cases_batch_norm.CASES,
     *fusion_cases_batches.CASES,
     *fusion_cases_conv_add.CASES,
     *fusion_cases_conv_moments.CASES,
@@ -72,6 +74,7 @@ def test_each_fusion_is_taken(device, rng):
     for case in CASES:
         # These are fused in 16 bits only.
         narrow = case.op in ("attention", "attention_grad", "conv2d_moments")
+        narrow = narrow or case.op.endswith("_16_bits")
         dtype = "bfloat16" if narrow else "float32"
         inputs, attributes = harness.draw(case, rng, dtype)
         program = fusions.compile_nodes(case.op, inputs, attributes, device, optimize=True)
