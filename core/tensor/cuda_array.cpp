@@ -126,11 +126,7 @@ CudaArray cuda_array_of(const Tensor& tensor) {
   array.read_only = read_only;
   array.shape = tensor.shape();
   array.typestr = typestr_of(tensor.dtype());
-  if (!tensor.is_contiguous()) {
-    Shape strides = tensor.strides();
-    for (int64_t& stride : strides) stride *= static_cast<int64_t>(itemsize(tensor.dtype()));
-    array.strides = std::move(strides);
-  }
+  if (!tensor.is_contiguous()) array.strides = strides_in_bytes(tensor);
   array.stream = stream;
   array.version = kVersion;
   return array;

@@ -122,15 +122,27 @@ class Release {
   std::function<void()> release_;
 };
 
+}  // namespace
+
+Shape strides_in_bytes(const Tensor& tensor) {
+  const int64_t size = static_cast<int64_t>(itemsize(tensor.dtype()));
+  Shape strides = tensor.strides();
+  for (size_t axis = 0; axis < strides.size(); ++axis) {
+    const bool has_steps = tensor.size() > 0 && tensor.shape()[axis] > 1;
+    strides[axis] = has_steps ? strides[axis] * size : size;
+  }
+  return strides;
+}
+
+namespace {
+
 // Memory whose elements lie across their own alignment, which no kernel and no cast may touch.
 Tensor copy_unaligned(const Tensor& tensor) {
   Tensor copy = Tensor::empty(tensor.spec(), tensor.device());
   // Copies elements as single bytes along a last axis of their own.
   Shape shape = tensor.shape();
-  Shape strides = tensor.strides();
-  const int64_t size = static_cast<int64_t>(itemsize(tensor.dtype()));
-  for (int64_t& stride : strides) stride *= size;
-  shape.push_back(size);
+  Shape strides = strides_in_bytes(tensor);
+  shape.push_back(static_cast<int64_t>(itemsize(tensor.dtype())));
   strides.push_back(1);
   const int64_t offset =
       static_cast<char*>(tensor.data()) - static_cast<char*>(tensor.storage()->data());

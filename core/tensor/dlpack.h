@@ -27,6 +27,10 @@ class BufferError : public Error {
 Tensor tensor_from_dlpack(const DLTensor& source, bool read_only, std::function<void()> release,
                           bool may_copy = true);
 
+// The strides of a tensor in bytes. Along an axis that has no second place no step is taken, and a
+// producer may have given any number for it: that is the size of an element here.
+Shape strides_in_bytes(const Tensor& tensor);
+
 // An imported tensor on the device that was asked for. `copy` as in DLPackRequest: throws
 // BufferError where it forbids one that is needed.
 Tensor adopt(const Tensor& tensor, std::optional<Device> device, std::optional<bool> copy);
