@@ -233,14 +233,23 @@ def _reason_against(device: str) -> str | None:
     return f"{device} is not among the devices of this machine"
 
 
-def _check_device(device: str, test: str) -> None:
-    """Ends the run if the GPU has failed, since no later result would mean anything."""
+def _check_device(device: str, request) -> None:
+    """Ends this process of the tests if the GPU has failed: no later result would mean anything."""
     from kerascnn import _core
 
     try:
         _core.synchronize(device)
     except _core.DeviceError as error:
-        pytest.exit(f"{device} failed in {test}: {error}", returncode=3)
+        reason = f"{device} failed in {request.node.nodeid}: {error}"
+    else:
+        return
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        pytest.exit(reason, returncode=3)
+    # pytest-xdist reports a worker that dies, and starts another, which has a GPU again. Of one
+    # that exits it knows nothing: it would stop in the middle, without the failures there were.
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print(f"\n{reason}", file=sys.stderr, flush=True)
+    os._exit(3)
 
 
 @pytest.fixture
@@ -250,7 +259,7 @@ def cuda_device(request):
     if reason is not None:
         pytest.skip(reason)
     yield CUDA_DEVICE
-    _check_device(CUDA_DEVICE, request.node.nodeid)
+    _check_device(CUDA_DEVICE, request)
 
 
 @pytest.fixture

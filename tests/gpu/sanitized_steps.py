@@ -1,17 +1,18 @@
 """Trains, predicts and runs single operations on a GPU, for tools that check each memory access.
 
-    python tests/gpu/sanitized_steps.py [--short] [--by-rules] [--no-halves]
+    python tests/gpu/sanitized_steps.py [--short] [--by-rules] [--no-halves] [names of parts]
 
 There are few steps, because these tools make a run a hundred times as long. --short runs even less,
 for the slowest tools. --by-rules leaves out the timing of kernels, which runs dozens of candidates
-many times each. --no-halves leaves out 16-bit dtypes.
-`test_compute_sanitizer.py` runs this under each tool of NVIDIA's compute-sanitizer, and
-`test_poisoned_memory.py` in memory that is full of NaN.
+many times each. --no-halves leaves out 16-bit dtypes. With names of parts, such as
+train_recurrent_networks, only these run. `test_compute_sanitizer.py` runs this under
+each tool of NVIDIA's compute-sanitizer, and `test_poisoned_memory.py` in memory full of NaN.
 """
 
 import itertools
 import os
 import sys
+import time
 
 import numpy as np
 
@@ -87,6 +88,10 @@ def train_by_hand(model, images, labels, rng):
     for _ in range(6 if SHORT else 40):
         loss = step(rng.integers(0, len(images), 64).astype("int32"))
     print("by hand", float(loss))
+
+
+def train_mnist_networks(rng):
+    train_by_hand(*train_from_every_source(rng), rng)
 
 
 def single_operations(rng):
@@ -316,19 +321,30 @@ def train_with_large_images(rng):
         print("large images", policy, model.evaluate(x, y, batch_size=44, verbose=0))
 
 
+PARTS = [
+    train_mnist_networks,
+    single_operations,
+    loops_and_choices,
+    train_recurrent_networks,
+    train_with_generated_kernels,
+    train_with_kernels_of_everyday_networks,
+    predict_with_activations_in_convolutions,
+    train_with_large_images,
+    train_a_kernel_by_warpgroups,
+    train_few_channels_by_warpgroups,
+    train_attention_by_warpgroups,
+    train_with_kernels_of_libraries,
+]
+
 if __name__ == "__main__":
     keras.config.set_device("cuda:0")
     keras.utils.set_random_seed(1)
     rng = np.random.default_rng(0)
-    train_by_hand(*train_from_every_source(rng), rng)
-    single_operations(rng)
-    loops_and_choices(rng)
-    train_recurrent_networks(rng)
-    train_with_generated_kernels(rng)
-    train_with_kernels_of_everyday_networks(rng)
-    predict_with_activations_in_convolutions(rng)
-    train_with_large_images(rng)
-    train_a_kernel_by_warpgroups(rng)
-    train_few_channels_by_warpgroups(rng)
-    train_attention_by_warpgroups(rng)
-    train_with_kernels_of_libraries(rng)
+    names = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
+    if unknown := set(names) - {part.__name__ for part in PARTS}:
+        sys.exit(f"no such parts: {', '.join(sorted(unknown))}")
+    start = time.perf_counter()
+    for part in PARTS:
+        if not names or part.__name__ in names:
+            part(rng)
+            print(f"{time.perf_counter() - start:.0f} s", part.__name__, flush=True)

@@ -1,5 +1,7 @@
 #include "core/backend/cuda/runtime/check.h"
 
+#include <pthread.h>
+
 #include <atomic>
 
 #include "core/base/error.h"
@@ -43,6 +45,8 @@ std::atomic<const std::string*> loss{nullptr};
 // Why sums with other processes were given up; never freed either.
 std::atomic<const std::string*> giving_up{nullptr};
 std::atomic<bool> is_reported{false};
+
+std::atomic<bool> is_forked{false};
 
 [[noreturn]] void throw_lost(std::string_view before) {
   throw LibraryError(message(
@@ -94,9 +98,23 @@ void check(cublasStatus_t status, std::string_view call) {
 }
 
 void use_device(int index) {
+  if (is_fork()) throw DeviceError(message("cuda:", index, " can't be used: ", fork_reason()));
   check_given_up();
   if (loss.load(std::memory_order_relaxed) != nullptr) throw_lost("");
   check(cudaSetDevice(index), "cudaSetDevice");
+}
+
+void watch_forks() {
+  static const int once = pthread_atfork(nullptr, nullptr, [] { is_forked = true; });
+  (void)once;
+}
+
+bool is_fork() { return is_forked.load(std::memory_order_relaxed); }
+
+std::string fork_reason() {
+  return "this process was forked from one that had begun to use CUDA, which does not go on in a "
+         "child; start processes by \"spawn\" or \"forkserver\", as "
+         "multiprocessing.get_context(\"spawn\") does, or compute on the device \"cpu\" here";
 }
 
 void give_up_devices(const std::string& reason) {

@@ -21,6 +21,12 @@ void check(cublasStatus_t status, std::string_view call);
 // this: after an error that lost the GPU it throws at once, and says which error that was.
 void use_device(int index);
 
+// CUDA does not go on in a child that fork() makes of a process that has begun to use it. From this
+// call on such children are known; in them use_device() throws DeviceError with the reason.
+void watch_forks();
+bool is_fork();
+std::string fork_reason();
+
 // From now on use_device() and whoever waits for a device throw DeviceError with this reason: sums
 // with other processes were given up, and what the devices hold may be wrong. The first one counts.
 void give_up_devices(const std::string& reason);

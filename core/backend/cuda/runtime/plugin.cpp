@@ -3,6 +3,7 @@
 #include <memory>
 #include <mutex>
 
+#include "core/backend/cuda/runtime/check.h"
 #include "core/backend/cuda/runtime/cuda_backend.h"
 #include "core/backend/cuda/runtime/nccl.h"
 #include "core/backend/cuda/runtime/nvrtc.h"
@@ -13,9 +14,16 @@ namespace kerascnn::cuda {
 namespace {
 
 int count_devices(std::string* reason) {
+  if (is_fork()) {
+    *reason = fork_reason();
+    return 0;
+  }
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status == cudaSuccess && count > 0) return count;
+  if (status == cudaSuccess && count > 0) {
+    watch_forks();
+    return count;
+  }
   (void)cudaGetLastError();
   int driver = 0, runtime = 0;
   (void)cudaDriverGetVersion(&driver);
@@ -35,6 +43,9 @@ int count_devices(std::string* reason) {
     *reason =
         message("cudaGetDeviceCount failed with ", cudaGetErrorName(status), " (",
                 cudaGetErrorString(status), "; ", built, ", driver ", version_text(driver), ")");
+    if (status == cudaErrorInitializationError) {
+      *reason += "; was this process forked after a library, such as PyTorch, had begun with CUDA?";
+    }
   }
   return 0;
 }
