@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <new>
 #include <system_error>
 
 namespace kerascnn {
@@ -79,6 +80,7 @@ class SignalStack {
 
  private:
   [[noreturn]] static void fail() {
+    if (errno == ENOMEM || errno == EAGAIN) throw std::bad_alloc();
     throw std::system_error(errno, std::generic_category(),
                             "a thread's stack for handlers of signals");
   }

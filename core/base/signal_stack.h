@@ -11,8 +11,8 @@
 namespace kerascnn {
 
 // Gives the calling thread a stack for handlers of signals, where it has none. The thread keeps it
-// until it ends. Calls after the first cost next to nothing. Throws std::system_error where the
-// system has no memory for it.
+// until it ends. Calls after the first cost next to nothing. Throws std::bad_alloc where the system
+// has no memory for it, and std::system_error where it refuses it.
 void ensure_signal_stack();
 
 // While this lives, no handler runs in the calling thread, and none ever does in threads that it

@@ -166,6 +166,8 @@ CALLS = [
 def run_in_little_memory(folder, call, seed, rounds, has_run):
     """Gives a call more addresses each time, from none to as many as it takes."""
     rng = np.random.default_rng(seed)
+    # Of many threads some have their first piece of work when there is no memory left.
+    os.environ["KERASCNN_NUM_THREADS"] = str(rng.choice([2, 16]))
     work = Work(folder, seed)
     if has_run:
         getattr(work, call)()

@@ -347,4 +347,5 @@ if __name__ == "__main__":
     for part in PARTS:
         if not names or part.__name__ in names:
             part(rng)
-            print(f"{time.perf_counter() - start:.0f} s", part.__name__, flush=True)
+            seconds = time.perf_counter() - start
+            print(f"{seconds:.0f} s", part.__name__, file=sys.stderr, flush=True)

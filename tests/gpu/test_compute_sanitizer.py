@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -11,8 +12,8 @@ import pytest
 STEPS = pathlib.Path(__file__).with_name("sanitized_steps.py")
 TOOLKIT = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")
 SANITIZER = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=TOOLKIT)
-# Those of this library by their namespace, and generated ones (kRegionFunction in region_source.h).
-OWN_KERNELS = ["--kernel-name", "kns=kerascnn", "--kernel-name", "kns=region_kernel"]
+PREFIX = "========="
+PRINT_LIMIT = 100
 
 
 @pytest.mark.parametrize(
@@ -22,8 +23,7 @@ OWN_KERNELS = ["--kernel-name", "kns=kerascnn", "--kernel-name", "kns=region_ker
         # This tool does not see what 16-bit kernels of cuDNN and cuBLASLt write in bulk, and heeds
         # what is reported of them (initcheck.h) in float32 alone. test_poisoned_memory.py runs all.
         ("initcheck", ["--nvtx", "yes"], ["--short", "--no-halves"], "float32 timed"),
-        # It reports kernels of cuDNN and cuBLASLt, which copy in bulk: own kernels are looked at.
-        ("racecheck", OWN_KERNELS, ["--short", "--by-rules"], "float32 by rules"),
+        ("racecheck", [], ["--short", "--by-rules"], "float32 by rules"),
         ("synccheck", [], [], "mixed_bfloat16 timed"),
     ],
 )
@@ -36,7 +36,7 @@ def test_steps_of_all_kinds(cuda_device, tmp_path, tool, options, arguments, las
     environment = {**without, "KERASCNN_HOME": str(tmp_path)}
     result = subprocess.run(
         [
-            *[SANITIZER, "--tool", tool, *options, "--error-exitcode", "9", "--print-limit", "3"],
+            *[SANITIZER, "--tool", tool, *options, "--print-limit", str(PRINT_LIMIT)],
             *[sys.executable, str(STEPS), *arguments],
         ],
         capture_output=True,
@@ -45,5 +45,41 @@ def test_steps_of_all_kinds(cuda_device, tmp_path, tool, options, arguments, las
         timeout=560,
     )
     assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
-    assert last in result.stdout
-    assert " SUMMARY: 0 " in result.stdout, result.stdout[-2000:]
+    assert last in result.stdout and " SUMMARY: " in result.stdout
+    found = reports(result.stdout)
+    assert len(found) < PRINT_LIMIT
+    assert [report for report in found if not is_race_of_library(report)] == []
+
+
+def reports(text):
+    """Returns what the tool reports, as texts."""
+    lines = [line for line in text.splitlines() if line.startswith(PREFIX)]
+    lines = [line.removeprefix(PREFIX).strip() for line in lines]
+    lines = [line for line in lines if line != "COMPUTE-SANITIZER" and " SUMMARY: " not in line]
+    return [report for report in "\n".join(lines).split("\n\n") if report.strip()]
+
+
+def is_race_of_library(report):
+    """Whether racecheck reports a kernel of cuDNN or cuBLASLt; those that copy in bulk are.
+
+    Own kernels are in a namespace or are generated (kRegionFunction in region_source.h). The tool
+    can be asked to look at these alone, but version 2025.3 then fails in the middle.
+    """
+    return "Race reported" in report and not re.search("kerascnn|region_kernel", report)
+
+
+def test_reports_are_found():
+    said = f"""{PREFIX} COMPUTE-SANITIZER
+a line of the program
+{PREFIX} Error: Race reported between Read access at cudnn_generated_kernel0_0+0x2f0
+{PREFIX}     and Write access at cudnn_generated_kernel0_0+0x3ec0 [272 hazards]
+{PREFIX}
+{PREFIX} Error: Race reported between Read access at void kerascnn::cuda::sum<float>(int)+0x10
+{PREFIX}     and Write access at void kerascnn::cuda::sum<float>(int)+0x20 [4 hazards]
+{PREFIX}
+{PREFIX} Invalid __global__ write of size 4 bytes
+{PREFIX}     at cudnn_generated_kernel0_0+0x2f0
+
+{PREFIX} RACECHECK SUMMARY: 3 hazards displayed (3 errors, 0 warnings)"""
+    assert [is_race_of_library(report) for report in reports(said)] == [True, False, False]
+    assert reports(f"{PREFIX} COMPUTE-SANITIZER\nfine\n{PREFIX} ERROR SUMMARY: 0 errors") == []

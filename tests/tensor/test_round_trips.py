@@ -328,8 +328,8 @@ def test_ten_thousand_cycles_leak_nothing(library, settled_memory):
     allocated = _core.memory_stats(library.device)["allocated"]
     references = sys.getrefcount(theirs), sys.getrefcount(own)
     num_bytes, num_objects = least_growth(cycle, library.device, CYCLES)
-    # The number is smaller if a library such as JAX still held an array of the first cycle.
-    assert _core.memory_stats(library.device)["allocated"] <= allocated
+    # A library such as JAX may hold an array of the first cycle or of the last one for a while.
+    assert _core.memory_stats(library.device)["allocated"] <= allocated + own.nbytes
     assert (sys.getrefcount(theirs), sys.getrefcount(own)) == references
     # Each round makes 2,500 arrays of 4 KiB and hands them over.
     assert num_bytes < 1 << 20 and num_objects < 100

@@ -7,6 +7,7 @@
 #endif
 
 #include <algorithm>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -46,8 +47,15 @@ void prepare_team([[maybe_unused]] int team) {
 #ifdef _OPENMP
   thread_local int prepared = 1;
   if (team <= prepared) return;
+  std::exception_ptr error;  // which may not leave the region of OpenMP
 #pragma omp parallel num_threads(team)
-  ensure_signal_stack();
+  try {
+    ensure_signal_stack();
+  } catch (...) {
+#pragma omp critical(kerascnn_prepare_team)
+    error = std::current_exception();
+  }
+  if (error) std::rethrow_exception(error);
   prepared = team;
 #endif
 }
