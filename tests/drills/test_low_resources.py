@@ -163,11 +163,15 @@ CALLS = [
 ]
 
 
+def choose_threads(rng):
+    """Of many threads some have their first piece of work when there is no memory left."""
+    os.environ["KERASCNN_NUM_THREADS"] = str(rng.choice([2, 16]))
+
+
 def run_in_little_memory(folder, call, seed, rounds, has_run):
     """Gives a call more addresses each time, from none to as many as it takes."""
     rng = np.random.default_rng(seed)
-    # Of many threads some have their first piece of work when there is no memory left.
-    os.environ["KERASCNN_NUM_THREADS"] = str(rng.choice([2, 16]))
+    choose_threads(rng)
     work = Work(folder, seed)
     if has_run:
         getattr(work, call)()
@@ -192,6 +196,7 @@ def run_in_little_memory(folder, call, seed, rounds, has_run):
 def run_for_the_first_time_in_little_memory(folder, call, seed, rounds):
     """The same where threads and code that come with the first step are not there yet."""
     rng = np.random.default_rng(seed)
+    choose_threads(rng)
     work = Work(folder, seed, runs=False)
     for room in [0, *np.sort(2.0 ** rng.uniform(22, 27, rounds - 1))]:
         with (

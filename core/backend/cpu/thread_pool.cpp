@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/mman.h>
 #ifdef __linux__
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -26,6 +27,10 @@ namespace {
 constexpr auto kSpin = std::chrono::microseconds(50);
 
 thread_local bool is_in_piece = false;
+
+// What a thread needs of the system before its first piece, with much to spare: its thread-local
+// data, a stack for handlers of signals, and room for malloc to begin.
+constexpr size_t kBytesOfThread = size_t{1} << 20;
 
 void pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -105,6 +110,18 @@ void ask_for_short_slices() {
 #endif
 }
 
+// Uses what a thread gets from the system at its first use.
+void prepare(int thread) {
+  is_in_piece = false;
+  try {
+    ensure_signal_stack();
+    bind_to_place(thread);
+  } catch (const std::exception&) {
+    // Whoever needs it asks for it again, and says so.
+  }
+  ask_for_short_slices();
+}
+
 // The shared pool. A fork has none of the threads, so a child begins with a pool of its own; the
 // parent's, of which it has a copy, may be in any state and is left alone.
 std::atomic<ThreadPool*> shared_pool{nullptr};
@@ -151,6 +168,8 @@ struct ThreadPool::State {
   const bool may_spin;
   const std::unique_ptr<Lane[]> lanes;
   std::atomic<bool> has_caller{false}, has_started{false}, is_over{false};
+  std::atomic<bool> may_prepare{false};
+  std::atomic<int> prepared{0};
   // Written before the lanes, and read by threads that have taken a piece, while which they stay.
   std::atomic<Piece> piece{nullptr};
   std::atomic<const void*> context{nullptr};
@@ -181,14 +200,30 @@ ThreadPool& ThreadPool::shared() {
   return *pool;
 }
 
-void ThreadPool::start() {
+// The C library makes a thread's thread-local data when they are first used, and ends the process
+// where there is no memory for them. So room for all threads is set aside before they start, and
+// given to them while the caller waits.
+bool ThreadPool::start() {
+  State& state = *state_;
+  const size_t bytes = kBytesOfThread * static_cast<size_t>(state.threads - 1);
+  void* const room =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) return false;
   // Signals are the business of the threads that were there before.
   const SignalsBlocked blocked;
+  int started = 0;
   try {
-    for (int i = 1; i < state_->threads; ++i) std::thread(loop, state_, i).detach();
-  } catch (const std::system_error&) {
+    for (int i = 1; i < state.threads; ++i, ++started) {
+      std::thread(loop, state_, i).detach();
+    }
+  } catch (const std::exception&) {
     // The system gives no more threads: those that there are do all the work.
   }
+  munmap(room, bytes);
+  state.may_prepare = true;
+  state.may_prepare.notify_all();
+  for (int now = state.prepared; now < started; now = state.prepared) state.prepared.wait(now);
+  return true;
 }
 
 void ThreadPool::run(int64_t pieces, Piece piece, const void* context) {
@@ -199,7 +234,7 @@ void ThreadPool::run(int64_t pieces, Piece piece, const void* context) {
     for (int64_t i = 0; i < pieces; ++i) piece(context, i, 0);
     return;
   }
-  if (!state.has_started.exchange(true)) start();
+  if (!state.has_started) state.has_started = start();
   static thread_local const bool once = (ask_for_short_slices(), true);
   static_cast<void>(once);
   state.piece.store(piece, std::memory_order_relaxed);
@@ -231,8 +266,10 @@ void ThreadPool::run(int64_t pieces, Piece piece, const void* context) {
 }
 
 void ThreadPool::loop(std::shared_ptr<State> state, int thread) {
-  bind_to_place(thread);
-  ask_for_short_slices();
+  state->may_prepare.wait(false);
+  prepare(thread);
+  state->prepared.fetch_add(1);
+  state->prepared.notify_one();
   for (;;) {
     const uint32_t seen = state->calls.load();
     if (state->is_over) return;

@@ -38,7 +38,8 @@ class ThreadPool {
   struct State;
 
   static void loop(std::shared_ptr<State> state, int thread);
-  void start();
+  // Returns whether the threads have been started: not where there is no room for them yet.
+  bool start();
 
   // Threads share it with the pool, because they may see that it has ended only after it is gone.
   const std::shared_ptr<State> state_;

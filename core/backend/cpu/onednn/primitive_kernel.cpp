@@ -1,6 +1,7 @@
 #include "core/backend/cpu/onednn/primitive_kernel.h"
 
 #include <dnnl_debug.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #ifdef __GLIBC__
 #include <execinfo.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -41,12 +43,34 @@ bool borrows_stack_pointer(const dnnl::primitive& primitive) {
          std::string_view(implementation).find("gemm:jit") != std::string_view::npos;
 }
 
+bool has_room(size_t bytes) {
+  void* const room =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) return false;
+  (void)munmap(room, bytes);
+  return true;
+}
+
+#ifdef _OPENMP
+// OpenMP's library ends the process where the system gives it no thread.
+void require_room_for_threads(int count) {
+  size_t stack = 0;
+  pthread_attr_t usual;
+  if (pthread_attr_init(&usual) != 0) throw std::bad_alloc();
+  (void)pthread_attr_getstacksize(&usual, &stack);
+  (void)pthread_attr_destroy(&usual);
+  constexpr size_t kBesideStack = 1 << 20;
+  if (!has_room(static_cast<size_t>(count) * (stack + kBesideStack))) throw std::bad_alloc();
+}
+#endif
+
 // Gives OpenMP's threads that others have started stacks for handlers. Those that oneDNN starts
 // have their signals blocked.
 void prepare_team([[maybe_unused]] int team) {
 #ifdef _OPENMP
   thread_local int prepared = 1;
   if (team <= prepared) return;
+  require_room_for_threads(team - prepared);
   std::exception_ptr error;  // which may not leave the region of OpenMP
 #pragma omp parallel num_threads(team)
   try {
@@ -85,10 +109,7 @@ void require_room_for_code() {
   }();
   static_cast<void>(once);
 #endif
-  void* const room =
-      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (room == MAP_FAILED) throw dnnl::error(dnnl_out_of_memory, "no memory for code");
-  (void)munmap(room, kBytes);
+  if (!has_room(kBytes)) throw dnnl::error(dnnl_out_of_memory, "no memory for code");
 }
 
 void prepare_products() {
