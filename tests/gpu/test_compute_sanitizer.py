@@ -45,7 +45,11 @@ def test_steps_of_all_kinds(cuda_device, tmp_path, tool, options, arguments, las
         timeout=560,
     )
     assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
-    assert last in result.stdout and " SUMMARY: " in result.stdout
+    assert last in result.stdout
+    # What the tool counts is the stricter check, and only racecheck's may be more than nothing.
+    assert (" SUMMARY: " if tool == "racecheck" else " SUMMARY: 0 ") in result.stdout, (
+        result.stdout[-6000:]
+    )
     found = reports(result.stdout)
     assert len(found) < PRINT_LIMIT
     assert [report for report in found if not is_race_of_library(report)] == []
