@@ -533,7 +533,7 @@ class Program:
 
     def dependencies(self, repeats: int = 1) -> list[list[int]]:
         """
-        For each kernel call of so many steps in a row, which ones it waits for.
+        For each kernel call of so many steps in a row, which ones it waits for; of at most 2**20 calls, or of one step.
         """
 
     def time_instructions(self, inputs: Sequence[Tensor], passes: int, repeats: int) -> list[list[float]]:

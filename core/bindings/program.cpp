@@ -146,7 +146,8 @@ void bind_program(nb::module_& m) {
       .def_prop_ro("states", &Program::states, nb::rv_policy::copy,
                    "The variables that a step reads or writes.")
       .def("dependencies", &Program::dependencies, nb::arg("repeats") = 1,
-           "For each kernel call of so many steps in a row, which ones it waits for.")
+           "For each kernel call of so many steps in a row, which ones it waits for; of at most "
+           "2**20 calls, or of one step.")
       .def("time_instructions", &Program::time_instructions, nb::arg("inputs"), nb::arg("passes"),
            nb::arg("repeats"), nb::call_guard<Unlocked>(),
            "Seconds of each kernel call, run by itself `repeats` times in a row; a row for each "

@@ -17,6 +17,8 @@ namespace {
 constexpr size_t kMaxExecutors = 4;
 // Kernels read and write vectors of this many bytes.
 constexpr uintptr_t kInputAlignment = 16;
+// dependencies() has a list for each call of all steps; with more of them, memory would run out.
+constexpr int64_t kMostListedCalls = 1 << 20;
 
 bool overlaps(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
   const auto first = reinterpret_cast<uintptr_t>(a), second = reinterpret_cast<uintptr_t>(b);
@@ -346,6 +348,11 @@ const std::vector<VariablePtr>& Program::states() const { return impl_->states; 
 Dependencies Program::dependencies(int64_t repeats) const {
   if (repeats < 1) {
     throw ValueError(message("program: repeats must be at least 1, received ", repeats));
+  }
+  const auto calls = std::max<int64_t>(1, std::ssize(impl_->nodes));
+  if (const int64_t most = std::max<int64_t>(1, kMostListedCalls / calls); repeats > most) {
+    throw ValueError(message("program: repeats must be at most ", most, " for a step of ", calls,
+                             " kernel calls, received ", repeats));
   }
   return impl_->dependencies(repeats);
 }

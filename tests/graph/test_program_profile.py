@@ -57,6 +57,11 @@ def test_dependencies_of_a_step_and_of_several():
     assert any(before < len(calls) for before in twice[len(calls) + names.index("matmul")])
     with pytest.raises(ValueError, match="repeats must be at least 1"):
         program.dependencies(0)
+    most = 2**20 // len(calls)
+    for repeats in (most + 1, 2**31, 2**63 - 1):  # lists for all of these would take all memory
+        with pytest.raises(ValueError, match=f"repeats must be at most {most} for a step of"):
+            program.dependencies(repeats)
+    assert len(program.dependencies(most)) == most * len(calls)
 
 
 @pytest.mark.parametrize("optimize", [True, False])

@@ -389,12 +389,17 @@ def test_memory_of_eager_steps_with_views_is_flat(device, settled_memory):
 
 
 def test_threads_share_at_the_same_time(library):
-    theirs = library.make(np.arange(256.0, dtype="float32"))
+    shared = library.make(np.arange(256.0, dtype="float32"))
     own = _core.from_numpy(np.arange(256.0, dtype="float32"), library.device)
     errors = []
 
     def work():
         try:
+            theirs = shared
+            if type(library) is Jax and library.device != "cpu":
+                # JAX 0.10 counts the uses of an array on a GPU without a lock and ends the process
+                # when the count is off, whoever takes them. So each thread shares one of its own.
+                theirs = library.make(np.arange(256.0, dtype="float32"))
             for _ in range(200):
                 ours = keras.from_dlpack(theirs)
                 back = keras.from_dlpack(library.take(own))

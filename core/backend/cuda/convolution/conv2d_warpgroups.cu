@@ -7,6 +7,7 @@
 #include "core/backend/cuda/launch.h"
 #include "core/backend/cuda/runtime/context.h"
 #include "core/backend/cuda/runtime/device_buffer.h"
+#include "core/backend/cuda/runtime/initcheck.h"
 #include "core/backend/cuda/runtime/shared_memory.h"
 #include "core/backend/cuda/runtime/tensor_map.h"
 
@@ -141,6 +142,8 @@ std::unique_ptr<Kernel> plan(const Conv2DCall& call, bool has_moments) {
                                              narrow(g.kernel_width), narrow(g.kernel_height)};
   const int input_height = narrow(windows_of(call).input_height);
   const int input_width = narrow(windows_of(call).input_width);
+  const int64_t result_bytes = int64_t{l.batch} * l.height * l.width * l.result_channels *
+                               static_cast<int64_t>(itemsize(call.dtype));
   const int64_t filter_blocks = ceil_div(l.result_channels, kConvChannels);
   const dim3 grid(
       static_cast<unsigned>(std::min<int64_t>(l.tiles, blocks_at_once(l.result_channels))),
@@ -173,8 +176,9 @@ std::unique_ptr<Kernel> plan(const Conv2DCall& call, bool has_moments) {
         const CUtensorMap y = describe_boxes("conv2d", dtype, args.outputs[0],
                                              {l.result_channels, l.width, l.height, l.batch},
                                              {kConvStoredRow / 2, l.columns, l.rows, 1});
-        kernel<<<grid, kConvThreads, ConvMemory(l).bytes, static_cast<cudaStream_t>(args.stream)>>>(
-            x, weights, y, epilogue, l);
+        const auto stream = static_cast<cudaStream_t>(args.stream);
+        mark_written({{args.outputs[0], result_bytes}}, stream);
+        kernel<<<grid, kConvThreads, ConvMemory(l).bytes, stream>>>(x, weights, y, epilogue, l);
         check_launch("conv2d_warpgroups");
       },
       workspace, has_moments);

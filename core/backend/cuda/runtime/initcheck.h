@@ -1,5 +1,5 @@
-// For NVIDIA's initcheck. It does not see what Hopper's kernels, such as those of cuDNN and
-// cuBLASLt, write in bulk from shared memory (TMA), and it would report each later read of it.
+// For NVIDIA's initcheck. It does not see what Hopper's kernels, many of cuDNN and cuBLASLt and one
+// of ours, write in bulk from shared memory (TMA), and it would report each later read of it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,8 +14,8 @@ struct WrittenRange {
   int64_t bytes;
 };
 
-// Tells the tool that a kernel on this stream, which is none of ours, writes these ranges. Does
-// nothing outside of `compute-sanitizer --nvtx yes --tool initcheck`.
+// Tells the tool that a kernel on this stream writes these ranges. Does nothing outside of
+// `compute-sanitizer --nvtx yes --tool initcheck`.
 void mark_written(std::initializer_list<WrittenRange> ranges, cudaStream_t stream);
 
 }  // namespace kerascnn::cuda
