@@ -1,5 +1,8 @@
 """NVIDIA's compute-sanitizer must find nothing in steps of all kinds."""
 
+import contextlib
+import functools
+import importlib.metadata
 import os
 import pathlib
 import re
@@ -10,33 +13,45 @@ import sys
 import pytest
 
 STEPS = pathlib.Path(__file__).with_name("sanitized_steps.py")
-TOOLKIT = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")
-SANITIZER = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=TOOLKIT)
-PREFIX = "========="
-PRINT_LIMIT = 100
+# Each version takes some of what cuDNN and cuBLASLt do for an error. In 2025.3 initcheck reports
+# reads of what cuDNN has written although it is told of that, and racecheck reports kernels that
+# copy in bulk. In 2026.4 memcheck reports trials of cuDNN's kernels, and synccheck ends those of
+# its attention.
+BEFORE_2026 = (0, 0), (2026, 0)
+SINCE_2026 = (2026, 4), (10_000, 0)
 
 
 @pytest.mark.parametrize(
-    ("tool", "options", "arguments", "last"),
+    ("tool", "versions", "options", "arguments", "last"),
     [
-        ("memcheck", [], [], "mixed_bfloat16 timed"),
-        # This tool does not see what 16-bit kernels of cuDNN and cuBLASLt write in bulk, and heeds
-        # what is reported of them (initcheck.h) in float32 alone. test_poisoned_memory.py runs all.
-        ("initcheck", ["--nvtx", "yes"], ["--short", "--no-halves"], "float32 timed"),
-        ("racecheck", [], ["--short", "--by-rules"], "float32 by rules"),
-        ("synccheck", [], [], "mixed_bfloat16 timed"),
+        ("memcheck", BEFORE_2026, [], [], "mixed_bfloat16 timed"),
+        # This tool does not see what kernels write in bulk, and has to be told (initcheck.h). It
+        # looks at what a graph copies when the graph is launched, and so reports a 16-bit kernel
+        # that the graph casts before it copies it. test_poisoned_memory.py runs all.
+        ("initcheck", SINCE_2026, ["--nvtx", "yes"], ["--short", "--no-halves"], "float32 timed"),
+        ("racecheck", SINCE_2026, [], ["--short", "--by-rules"], "float32 by rules"),
+        ("synccheck", BEFORE_2026, [], [], "mixed_bfloat16 timed"),
     ],
 )
-def test_steps_of_all_kinds(cuda_device, tmp_path, tool, options, arguments, last):
-    if SANITIZER is None:
-        pytest.skip("compute-sanitizer is not installed")
-    # The tools support neither loops in graphs nor choices. A folder of its own makes sure that no
-    # kernel choice of an earlier run replaces the trials.
-    without = {"KERASCNN_CUDA_LOOPS": "0", "KERASCNN_CUDA_BODIES": "0"}
-    environment = {**without, "KERASCNN_HOME": str(tmp_path)}
+def test_steps_of_all_kinds(cuda_device, tmp_path, tool, versions, options, arguments, last):
+    fitting = [path for path in sanitizers() if versions[0] <= version_of(path) < versions[1]]
+    if not fitting:
+        which = "2026.4 or newer (pip install --group gpu-test)"
+        if versions == BEFORE_2026:
+            which = "before 2026, as in the CUDA toolkit 13.0"
+        pytest.skip(f"compute-sanitizer {which} is not installed")
+    environment = {
+        # As users run it. Other tests compute in full float32.
+        "KERASCNN_TF32": "1",
+        # The tools support neither loops in graphs nor choices.
+        "KERASCNN_CUDA_LOOPS": "0",
+        "KERASCNN_CUDA_BODIES": "0",
+        # No kernel choice of an earlier run replaces the trials.
+        "KERASCNN_HOME": str(tmp_path),
+    }
     result = subprocess.run(
         [
-            *[SANITIZER, "--tool", tool, *options, "--print-limit", str(PRINT_LIMIT)],
+            *[fitting[0], "--tool", tool, *options, "--print-limit", "20"],
             *[sys.executable, str(STEPS), *arguments],
         ],
         capture_output=True,
@@ -44,46 +59,24 @@ def test_steps_of_all_kinds(cuda_device, tmp_path, tool, options, arguments, las
         env={**os.environ, **environment},
         timeout=560,
     )
-    assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
+    # The reports come first, each with many lines of who called.
+    assert result.returncode == 0, result.stdout[:20_000] + result.stderr[-2000:]
     assert last in result.stdout
-    # What the tool counts is the stricter check, and only racecheck's may be more than nothing.
-    assert (" SUMMARY: " if tool == "racecheck" else " SUMMARY: 0 ") in result.stdout, (
-        result.stdout[-6000:]
-    )
-    found = reports(result.stdout)
-    assert len(found) < PRINT_LIMIT
-    assert [report for report in found if not is_race_of_library(report)] == []
+    assert " SUMMARY: 0 " in result.stdout, result.stdout[:20_000]
 
 
-def reports(text):
-    """Returns what the tool reports, as texts."""
-    lines = [line for line in text.splitlines() if line.startswith(PREFIX)]
-    lines = [line.removeprefix(PREFIX).strip() for line in lines]
-    lines = [line for line in lines if line != "COMPUTE-SANITIZER" and " SUMMARY: " not in line]
-    return [report for report in "\n".join(lines).split("\n\n") if report.strip()]
+def sanitizers():
+    """Returns the paths of each compute-sanitizer that is installed."""
+    folders = [pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")]
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        package = importlib.metadata.distribution("nvidia-cuda-sanitizer-api")
+        folders.append(pathlib.Path(package.locate_file("nvidia/cu13/bin")))
+    paths = [shutil.which("compute-sanitizer", path=path) for path in (None, *folders)]
+    return [path for path in paths if path]
 
 
-def is_race_of_library(report):
-    """Whether racecheck reports a kernel of cuDNN or cuBLASLt; those that copy in bulk are.
-
-    Own kernels are in a namespace or are generated (kRegionFunction in region_source.h). The tool
-    can be asked to look at these alone, but version 2025.3 then fails in the middle.
-    """
-    return "Race reported" in report and not re.search("kerascnn|region_kernel", report)
-
-
-def test_reports_are_found():
-    said = f"""{PREFIX} COMPUTE-SANITIZER
-a line of the program
-{PREFIX} Error: Race reported between Read access at cudnn_generated_kernel0_0+0x2f0
-{PREFIX}     and Write access at cudnn_generated_kernel0_0+0x3ec0 [272 hazards]
-{PREFIX}
-{PREFIX} Error: Race reported between Read access at void kerascnn::cuda::sum<float>(int)+0x10
-{PREFIX}     and Write access at void kerascnn::cuda::sum<float>(int)+0x20 [4 hazards]
-{PREFIX}
-{PREFIX} Invalid __global__ write of size 4 bytes
-{PREFIX}     at cudnn_generated_kernel0_0+0x2f0
-
-{PREFIX} RACECHECK SUMMARY: 3 hazards displayed (3 errors, 0 warnings)"""
-    assert [is_race_of_library(report) for report in reports(said)] == [True, False, False]
-    assert reports(f"{PREFIX} COMPUTE-SANITIZER\nfine\n{PREFIX} ERROR SUMMARY: 0 errors") == []
+@functools.cache
+def version_of(sanitizer):
+    result = subprocess.run([sanitizer, "--version"], capture_output=True, text=True, check=True)
+    version = re.search(r"Version (\d+)\.(\d+)", result.stdout)
+    return int(version[1]), int(version[2])

@@ -397,8 +397,8 @@ def test_threads_share_at_the_same_time(library):
         try:
             theirs = shared
             if type(library) is Jax and library.device != "cpu":
-                # JAX 0.10 counts the uses of an array on a GPU without a lock and ends the process
-                # when the count is off, whoever takes them. So each thread shares one of its own.
+                # JAX 0.11 counts the uses of an array on a GPU without a lock, and ends the process
+                # when the count is off; array.__dlpack__() alone will do. See docs/interchange.md.
                 theirs = library.make(np.arange(256.0, dtype="float32"))
             for _ in range(200):
                 ours = keras.from_dlpack(theirs)
