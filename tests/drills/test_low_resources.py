@@ -279,6 +279,28 @@ def test_no_shared_memory(tmp_path, processes, rng):
     assert processes(run_without_shared_memory, tmp_path, int(rng.integers(2**31))) == 0
 
 
+def run_without_threads():
+    os.environ["KERASCNN_NUM_THREADS"] = "4"
+    keras.config.set_device("cpu")
+    images, kernel = np.ones((8, 32, 32, 64), "float32"), np.ones((3, 3, 64, 64), "float32")
+    keras.ops.conv(images[:1, :2, :2], kernel)  # imports what it needs
+    if os.getuid() == 0:
+        os.setresuid(65534, 65534, 0)  # root may have as many as it likes
+    with limit(resource.RLIMIT_NPROC, 1):
+        # The pool's caller computes alone. One image is for OpenMP's threads, without which its
+        # library would end the process.
+        keras.ops.conv(images, kernel, padding="same")
+        for _ in range(2):
+            with pytest.raises(keras.DeviceError, match="needs 3 more threads, and .* ulimit -u"):
+                keras.ops.conv(images[:1], kernel, padding="same")
+    found = keras.ops.conv(images[:1], kernel, padding="same")
+    assert np.asarray(found)[0, 1:-1, 1:-1].min() == 9 * 64
+
+
+def test_no_threads(processes):
+    assert processes(run_without_threads) == 0
+
+
 def run_without_permission(folder, seed):
     work = Work(folder, seed)
     work.save_h5()

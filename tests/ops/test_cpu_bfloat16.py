@@ -79,7 +79,8 @@ def test_dense(rows, depth, units, with_bias, activation, rng):
 
 
 # Images, height, width, channels, filters, kernel, strides, dilations, groups: rows of many and of
-# few pixels, channels that fill no vector, single pixels, and too few channels for tiles.
+# few pixels, channels that fill no vector, single pixels, too few channels for tiles, and columns
+# of taps that meet padding alone.
 CONVOLUTIONS = [
     (3, 17, 19, 32, 48, (3, 3), (1, 1), (1, 1), 1),
     (5, 4, 4, 64, 80, (3, 3), (1, 1), (1, 1), 1),
@@ -91,6 +92,9 @@ CONVOLUTIONS = [
     (2, 11, 13, 64, 32, (3, 3), (1, 1), (1, 1), 2),
     (2, 12, 11, 3, 32, (3, 3), (1, 1), (1, 1), 1),
     (2, 9, 10, 32, 32, (3, 3), (1, 1), (1, 1), 32),
+    (4, 5, 1, 16, 32, (5, 3), (2, 2), (1, 1), 1),
+    (5, 3, 1, 128, 32, (3, 3), (2, 2), (1, 1), 1),
+    (1, 8, 1, 128, 32, (7, 7), (2, 2), (1, 1), 1),
 ]
 
 

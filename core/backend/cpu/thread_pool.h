@@ -29,9 +29,8 @@ class ThreadPool {
 
   // Calls piece(context, i, thread) once for each i in [0, pieces), and returns when all of them
   // have ended. Calls at the same time have different threads < num_threads(). If pieces throw,
-  // all others run nevertheless, and the exception of the first of them in order is thrown. Work
-  // that a piece posts, and work of a second caller while there is work, is done by its caller
-  // alone.
+  // the exception of the first of them in order is thrown; others may have run or not. Work that a
+  // piece posts, and work of a second caller while there is work, is done by its caller alone.
   void run(int64_t pieces, Piece piece, const void* context);
 
  private:

@@ -6,13 +6,19 @@
 #ifdef __GLIBC__
 #include <execinfo.h>
 #endif
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 #include <algorithm>
 #include <exception>
+#include <latch>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <string_view>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -52,15 +58,55 @@ bool has_room(size_t bytes) {
 }
 
 #ifdef _OPENMP
-// OpenMP's library ends the process where the system gives it no thread.
-void require_room_for_threads(int count) {
+// How many threads of OpenMP's, this one included, stand by for regions that this one begins.
+thread_local int standing_by = 1;
+
+// A forked child has none of OpenMP's threads, but waits for them. Where they have ended before the
+// fork, child and parent start new ones when they need some.
+void end_team() {
+  if (standing_by == 1) return;
+  (void)omp_pause_resource_all(omp_pause_soft);
+  standing_by = 1;
+}
+
+// Is there room for so many threads?
+bool has_room_for_threads(size_t count) {
   size_t stack = 0;
   pthread_attr_t usual;
-  if (pthread_attr_init(&usual) != 0) throw std::bad_alloc();
+  if (pthread_attr_init(&usual) != 0) return false;
   (void)pthread_attr_getstacksize(&usual, &stack);
   (void)pthread_attr_destroy(&usual);
   constexpr size_t kBesideStack = 1 << 20;
-  if (!has_room(static_cast<size_t>(count) * (stack + kBesideStack))) throw std::bad_alloc();
+  return has_room(count * (stack + kBesideStack));
+}
+
+// OpenMP's library ends the process where the system gives it no thread, and the C library where
+// there is no memory for a thread's data. So that many threads are tried first.
+void require_threads(size_t count) {
+  if (!has_room_for_threads(count)) throw std::bad_alloc();
+  std::latch end(1);
+  std::vector<std::thread> threads;
+  threads.reserve(count);
+  std::exception_ptr error;
+  try {
+    while (threads.size() < count) threads.emplace_back([&end] { end.wait(); });
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const size_t started = threads.size();
+  const bool has_memory = has_room_for_threads(count - started);
+  end.count_down();
+  for (std::thread& thread : threads) thread.join();
+  if (!error) return;
+  if (!has_memory) throw std::bad_alloc();
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::system_error&) {
+    throw DeviceError(message("cpu: a kernel needs ", count, " more threads, and the system gives ",
+                              "this process ", started,
+                              ": set KERASCNN_NUM_THREADS or OMP_NUM_THREADS to fewer, or raise "
+                              "the limit (ulimit -u, or the container's)"));
+  }
 }
 #endif
 
@@ -68,9 +114,13 @@ void require_room_for_threads(int count) {
 // have their signals blocked.
 void prepare_team([[maybe_unused]] int team) {
 #ifdef _OPENMP
-  thread_local int prepared = 1;
-  if (team <= prepared) return;
-  require_room_for_threads(team - prepared);
+  if (team <= standing_by) return;
+  static const int once = pthread_atfork(end_team, nullptr, nullptr);
+  static_cast<void>(once);
+  // What one thread has tried, no other takes.
+  static std::mutex starting;
+  const std::lock_guard lock(starting);
+  require_threads(static_cast<size_t>(team - standing_by));
   std::exception_ptr error;  // which may not leave the region of OpenMP
 #pragma omp parallel num_threads(team)
   try {
@@ -80,7 +130,7 @@ void prepare_team([[maybe_unused]] int team) {
     error = std::current_exception();
   }
   if (error) std::rethrow_exception(error);
-  prepared = team;
+  standing_by = team;
 #endif
 }
 

@@ -406,6 +406,28 @@ std::unique_ptr<Kernel> make_direct_dgrad(const PlanRequest& request, const Conv
   });
 }
 
+// Are there taps, along one axis, that meet nothing but padding?
+bool has_idle_taps(int64_t inputs, int64_t outputs, int64_t taps, int64_t stride, int64_t dilation,
+                   int64_t padding) {
+  for (int64_t tap = 0; tap < taps; ++tap) {
+    const auto meets_input = [&](int64_t output) {
+      const int64_t at = output * stride + tap * dilation - padding;
+      return at >= 0 && at < inputs;
+    };
+    bool is_idle = true;
+    for (int64_t output = 0; output < outputs && is_idle; ++output) is_idle = !meets_input(output);
+    if (is_idle) return true;
+  }
+  return false;
+}
+
+bool has_idle_taps(const Conv2DGeometry& g) {
+  return has_idle_taps(g.input_height, g.output_height, g.kernel_height, g.stride_height,
+                       g.dilation_height, g.pad_top) ||
+         has_idle_taps(g.input_width, g.output_width, g.kernel_width, g.stride_width,
+                       g.dilation_width, g.pad_left);
+}
+
 // Null where oneDNN's kernel would be wrong.
 std::unique_ptr<Kernel> make_direct_wgrad(const PlanRequest& request, const Conv2DGeometry& g) {
   const ConvolutionTypes types{type_of(request.inputs[0]), type_of(request.outputs[0]),
@@ -417,11 +439,12 @@ std::unique_ptr<Kernel> make_direct_wgrad(const PlanRequest& request, const Conv
         engine(), dnnl::algorithm::convolution_direct, sizes.x, sizes.any_gradient, sizes.y,
         sizes.strides, sizes.dilations, sizes.pad_begin, sizes.pad_end,
         forward_descriptor(sizes, false, {}), make_attributes({}));
-    // oneDNN 3.2's kernels for 1 x 1 kernels read past the channels where strides skip pixels.
+    const std::string_view name = descriptor.impl_info_str();
+    // oneDNN 3.2's kernels for 1 x 1 kernels read past the channels where strides skip pixels, and
+    // those of brgconv leave what is in memory as the gradients of taps that meet padding alone.
     const bool skips = g.stride_height > 1 || g.stride_width > 1;
-    if (skips && std::string_view(descriptor.impl_info_str()).starts_with("jit_1x1")) {
-      is_right = false;
-    }
+    if (skips && name.starts_with("jit_1x1")) is_right = false;
+    if (name.starts_with("brgconv") && has_idle_taps(g)) is_right = false;
     return made_part<dnnl::convolution_backward_weights>(
         descriptor,
         {{DNNL_ARG_SRC, false, 0, sizes.x, descriptor.src_desc(), sizes.x_bytes},

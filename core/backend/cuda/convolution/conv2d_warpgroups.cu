@@ -49,7 +49,9 @@ bool fits(const Conv2DCall& call) {
          (call.dtype == DType::Float16 || call.dtype == DType::BFloat16) && g.groups == 1 &&
          g.kernel_height * g.kernel_width <= kConvMostTaps && g.stride_height == 1 &&
          g.stride_width == 1 && g.dilation_height == 1 && g.dilation_width == 1 && w.pad_top >= 0 &&
-         w.pad_left >= 0 && w.pad_right >= 0 && w.channels <= kConvChannels &&
+         w.pad_left >= 0 && w.pad_right >= 0 &&
+         // A row of slots has a column for each pixel of the result's, see cut_tiles.
+         std::min(w.pad_left, w.pad_right) < g.kernel_width && w.channels <= kConvChannels &&
          w.channels % 8 == 0 && w.result_channels % 8 == 0 &&
          ceil_div(w.result_channels, kConvChannels) <= kMaxBlocks &&
          w.height * w.width * w.result_channels <= kMost && w.batch * w.height * w.width <= kMost &&
