@@ -91,6 +91,10 @@ CONVOLUTIONS = {
     "pointwise_strided": _conv((2, 5, 5, 3), (1, 1, 3, 4), strides=(2, 2)),
     "pointwise_strided_narrow": _conv((2, 10, 10, 3), (1, 1, 3, 1), strides=(2, 2)),
     "row_kernel": _conv((1, 4, 9, 2), (1, 5, 2, 3), padding=(0, 0, 2, 2)),
+    "taps_on_padding_alone": _conv(
+        (4, 5, 1, 16), (5, 3, 16, 32), strides=(2, 2), padding=(2, 2, 1, 1)
+    ),
+    "wide_padding_of_many_channels": _conv((3, 16, 20, 64), (3, 3, 64, 64), padding=(1, 1, 3, 4)),
     "wide_padding": _conv((1, 3, 3, 1), (2, 2, 1, 2), padding=(3, 2, 4, 3)),
     "whole_image": _conv((3, 4, 5, 2), (4, 5, 2, 7)),
     "unused_border": _conv((1, 8, 8, 1), (2, 2, 1, 1), strides=(3, 3)),
