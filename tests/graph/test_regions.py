@@ -193,6 +193,20 @@ def test_what_is_left_by_itself_becomes_a_region_too(regions):
         np.testing.assert_array_equal(own.numpy(), wanted.numpy())
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "float32"])
+def test_what_is_stored_as_it_came_is_read_before_another_output_has_its_memory(dtype, rng):
+    """The distance may have z's memory, and comes first."""
+
+    def distance_and_numbers(x, y):
+        z = ops.take(x, np.arange(x.shape[0]), axis=0)  # a value with a buffer of its own
+        return ops.abs(z - y), ops.cast(z, dtype)
+
+    x, y = (rng.integers(0, 50, (37, 11)).astype("float32") for _ in range(2))
+    distance, numbers = keras.jit(distance_and_numbers)(x, y)
+    np.testing.assert_array_equal(distance, abs(x - y))
+    np.testing.assert_array_equal(numbers, x)
+
+
 def test_small_regions_of_a_large_program_are_generated(regions, monkeypatch):
     def attributes():
         t = Tracer()

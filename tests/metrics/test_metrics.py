@@ -187,6 +187,20 @@ def test_iou_of_no_classes():
         metrics.MeanIoU(0)
 
 
+@pytest.mark.parametrize("loss", ["mse", "binary_crossentropy", "hinge"])
+def test_iou_counts_the_same_in_compiled_steps(loss, device):
+    """Labels are read as numbers by the loss, and as classes by the metric."""
+    y = np.array([[0, 0, 1, 1, 1, 1]], "float32")
+    predictions = np.array([[0, 1, 0, 0, 1, 1]], "float32")
+    with keras.device(device):
+        inputs = keras.Input((6,))
+        model = keras.Model(inputs, layers.Identity()(inputs))
+        metric = metrics.MeanIoU(2)
+        model.compile(loss=loss, metrics=[metric])
+        model.evaluate(predictions, y, verbose=0)
+        np.testing.assert_array_equal(metric.total_cm, [[1, 1], [2, 2]])
+
+
 def test_means_in_compiled_functions(device, rng):
     """A program keeps its counts on the device; they move there when a program first reads them."""
     values = rng.standard_normal((6, 4)).astype("float32")

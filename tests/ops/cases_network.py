@@ -94,6 +94,9 @@ CONVOLUTIONS = {
     "taps_on_padding_alone": _conv(
         (4, 5, 1, 16), (5, 3, 16, 32), strides=(2, 2), padding=(2, 2, 1, 1)
     ),
+    "outputs_on_padding_alone": _conv(
+        (2, 8, 7, 16), (2, 2, 16, 16), padding=(8, 8, 1, 0), dilations=(16, 1)
+    ),
     "wide_padding_of_many_channels": _conv((3, 16, 20, 64), (3, 3, 64, 64), padding=(1, 1, 3, 4)),
     "wide_padding": _conv((1, 3, 3, 1), (2, 2, 1, 2), padding=(3, 2, 4, 3)),
     "whole_image": _conv((3, 4, 5, 2), (4, 5, 2, 7)),

@@ -73,6 +73,7 @@ class TileBuilder {
     }
     for (size_t k = 0; k < body_.outputs.size(); ++k) add_output(static_cast<int>(k));
     find_integer_stores();
+    copy_stored_inputs();
     find_row_operands();
     find_direct_outputs();
     place_registers();
@@ -309,6 +310,22 @@ class TileBuilder {
         if (reads(step)) step.from[0] = from;
       }
       steps_.erase(steps_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+
+  // Of maps, an output may have an input's memory. With several outputs an input that is stored as
+  // it is, or as integers, is copied before: the output stored before it may be there.
+  void copy_stored_inputs() {
+    const auto is_store = [](const TileStep& step) { return step.kind == Kind::Store; };
+    if (region_.kind != RegionKind::Map ||
+        std::count_if(steps_.begin(), steps_.end(), is_store) < 2) {
+      return;
+    }
+    for (TileStep& load : steps_) {
+      if (load.kind != Kind::Load) continue;
+      for (const TileStep& store : steps_) {
+        if (is_store(store) && store.from[0] == load.to) load.is_direct = false;
+      }
     }
   }
 
