@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerascnn import _core, config, tracebacks, tracing
-from kerascnn.ops import activation, dispatch, elementwise, reduction, shaping
+from kerascnn.ops import activation, creation, dispatch, elementwise, reduction, shaping
 from kerascnn.symbolic.operation import op
 
 __all__ = [
@@ -153,7 +153,8 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
     Args:
         target: From 0 to 1, of the shape of `output`, to whose dtype it is converted.
         output: Predicted probabilities, kept off 0 and 1 by `config.epsilon()`; or logits. Integers
-            become `floatx`.
+            become `floatx`. Logarithms of 16-bit probabilities are computed in float32, where
+            1 - `config.epsilon()` is not 1.
         from_logits: Whether `output` holds logits, of which the sigmoid is taken.
 
     Returns:
@@ -178,8 +179,11 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
         return elementwise.subtract(
             activation.softplus(output), elementwise.multiply(target, output)
         )
+    dtype = str(output.dtype)
+    if dtype in ("float16", "bfloat16"):
+        target, output = creation.cast(target, "float32"), creation.cast(output, "float32")
     output = _clip(output)
     hit = elementwise.multiply(target, elementwise.log(output))
     missed = elementwise.subtract(1.0, target)
     miss = elementwise.multiply(missed, elementwise.log(elementwise.subtract(1.0, output)))
-    return elementwise.negative(elementwise.add(hit, miss))
+    return creation.cast(elementwise.negative(elementwise.add(hit, miss)), dtype)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kerascnn as keras
-from kerascnn import losses
+from kerascnn import layers, losses
 
 EPSILON = 1e-7
 # A loss has a division, a logarithm and sums over 5 classes and 12 samples in float32.
@@ -128,6 +128,42 @@ def test_probabilities_of_zero_and_one_stay_finite():
     sparse = losses.SparseCategoricalCrossentropy(reduction="none")([0, 0], y_pred).numpy()
     np.testing.assert_allclose(sparse, [-np.log(EPSILON), EPSILON], rtol=0.2)
     assert np.isfinite(losses.binary_crossentropy([[0.0, 1.0]], [[1.0, 0.0]]).numpy()).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("function", ["binary_crossentropy", "binary_focal_crossentropy"])
+def test_16_bit_probabilities_of_zero_and_one_stay_finite(function, dtype, device):
+    """The epsilon that is kept from 1 is none in 16 bits."""
+    with keras.device(device):
+        y_true = keras.ops.convert_to_tensor([[1.0], [0.0], [0.0], [1.0]], dtype)
+        y_pred = keras.ops.convert_to_tensor([[1.0], [0.0], [1.0], [0.0]], dtype)
+        with keras.GradientTape() as tape:
+            tape.watch(y_pred)
+            values = getattr(losses, function)(y_true, y_pred)
+        assert str(values.dtype) == dtype
+        # The logarithm of 1e-7, the distance that float32 has from 1, rounded to 8 bits.
+        wanted = np.array([0, 0, -np.log(EPSILON), -np.log(EPSILON)])
+        found = keras.ops.cast(values, "float32").numpy()
+        # 1 - 1e-7 is off by up to 2^-25 in float32, which is 0.3 of 1e-7.
+        np.testing.assert_allclose(found, wanted, rtol=0.3 / 16 + 2.0**-8, atol=2e-7)
+        gradient = keras.ops.cast(tape.gradient(values, y_pred), "float32").numpy()
+        assert np.isfinite(gradient).all()
+
+
+def test_a_metric_of_16_bit_probabilities_is_that_of_the_loss():
+    for policy in ("mixed_float16", "mixed_bfloat16"):
+        model = keras.Sequential(
+            [
+                keras.Input((1,)),
+                layers.Dense(1, "sigmoid", kernel_initializer="ones", dtype=policy),
+            ]
+        )
+        model.compile("sgd", "binary_crossentropy", metrics=["binary_crossentropy"])
+        loss, metric = model.evaluate(
+            np.array([[9.0], [-9], [1]]), np.array([[1], [0], [1]]), verbose=0
+        )
+        # The metric has the same predictions, and its values are rounded to 8 bits.
+        np.testing.assert_allclose(metric, loss, rtol=2.0**-8)
 
 
 def test_ignored_classes_are_no_samples():
