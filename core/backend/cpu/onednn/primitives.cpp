@@ -5,7 +5,6 @@
 #include <map>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "core/backend/cpu/onednn/nan_safe_activation.h"
 #include "core/backend/cpu/onednn/primitive_kernel.h"
@@ -378,36 +377,60 @@ bool uses(dnnl::cpu_isa instructions) {
 // Those that add products of bytes in 32 bits.
 bool has_vnni() { return uses(dnnl::cpu_isa::avx512_core_vnni) || uses(dnnl::cpu_isa::avx2_vnni); }
 
-// Does each tap, output and input of a convolution meet others, or only padding and nothing?
-struct Meetings {
-  bool has_all_taps = true, has_all_outputs = true, has_all_inputs = true;
+// One axis of a convolution. Each loop below ends at the first meeting, which soon comes.
+struct ConvolvedAxis {
+  int64_t inputs, outputs, taps, stride, dilation, padding;
 
-  explicit Meetings(const Conv2DGeometry& g) {
-    add_axis(g.input_height, g.output_height, g.kernel_height, g.stride_height, g.dilation_height,
-             g.pad_top);
-    add_axis(g.input_width, g.output_width, g.kernel_width, g.stride_width, g.dilation_width,
-             g.pad_left);
+  bool meet(int64_t output, int64_t tap) const {
+    const int64_t input = output * stride + tap * dilation - padding;
+    return input >= 0 && input < inputs;
   }
-
- private:
-  void add_axis(int64_t inputs, int64_t outputs, int64_t taps, int64_t stride, int64_t dilation,
-                int64_t padding) {
-    std::vector<bool> met_taps(taps), met_outputs(outputs), met_inputs(inputs);
+  // Are there outputs of which all taps meet padding?
+  bool has_idle_outputs() const {
     for (int64_t output = 0; output < outputs; ++output) {
-      for (int64_t tap = 0; tap < taps; ++tap) {
-        const int64_t input = output * stride + tap * dilation - padding;
-        if (input < 0 || input >= inputs) continue;
-        met_taps[tap] = met_outputs[output] = met_inputs[input] = true;
-      }
+      int64_t tap = 0;
+      while (tap < taps && !meet(output, tap)) ++tap;
+      if (tap == taps) return true;
     }
-    const auto all = [](const std::vector<bool>& met) {
-      return std::find(met.begin(), met.end(), false) == met.end();
-    };
-    has_all_taps = has_all_taps && all(met_taps);
-    has_all_outputs = has_all_outputs && all(met_outputs);
-    has_all_inputs = has_all_inputs && all(met_inputs);
+    return false;
+  }
+  // Are there taps that meet padding for all outputs?
+  bool has_idle_taps() const {
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      int64_t output = 0;
+      while (output < outputs && !meet(output, tap)) ++output;
+      if (output == outputs) return true;
+    }
+    return false;
+  }
+  // The axis of the convolution that gives the gradient to the input, where there are no strides.
+  ConvolvedAxis backward() const {
+    return {outputs, inputs, taps, 1, dilation, (taps - 1) * dilation - padding};
   }
 };
+
+std::array<ConvolvedAxis, 2> axes_of(const Conv2DGeometry& g) {
+  return {{{g.input_height, g.output_height, g.kernel_height, g.stride_height, g.dilation_height,
+            g.pad_top},
+           {g.input_width, g.output_width, g.kernel_width, g.stride_width, g.dilation_width,
+            g.pad_left}}};
+}
+
+bool has_idle_taps(const Conv2DGeometry& g) {
+  const auto axes = axes_of(g);
+  return axes[0].has_idle_taps() || axes[1].has_idle_taps();
+}
+
+bool has_idle_outputs(const Conv2DGeometry& g) {
+  const auto axes = axes_of(g);
+  return axes[0].has_idle_outputs() || axes[1].has_idle_outputs();
+}
+
+// Are there inputs that no output reads? For convolutions without strides.
+bool has_idle_inputs(const Conv2DGeometry& g) {
+  const auto axes = axes_of(g);
+  return axes[0].backward().has_idle_outputs() || axes[1].backward().has_idle_outputs();
+}
 
 std::unique_ptr<Kernel> make_direct_conv2d(const PlanRequest& request, const Conv2DGeometry& g,
                                            bool has_bias, const ActivationCall& activation) {
@@ -454,7 +477,7 @@ std::unique_ptr<Kernel> make_direct_wgrad(const PlanRequest& request, const Conv
     // those of brgconv leave what is in memory as the gradients of taps that meet padding alone.
     const bool skips = g.stride_height > 1 || g.stride_width > 1;
     if (skips && name.starts_with("jit_1x1")) is_right = false;
-    if (name.starts_with("brgconv") && !Meetings(g).has_all_taps) is_right = false;
+    if (name.starts_with("brgconv") && has_idle_taps(g)) is_right = false;
     return made_part<dnnl::convolution_backward_weights>(
         descriptor,
         {{DNNL_ARG_SRC, false, 0, sizes.x, descriptor.src_desc(), sizes.x_bytes},
@@ -548,7 +571,7 @@ std::unique_ptr<Kernel> plan_dense_bfloat16(const PlanRequest& request) {
 std::unique_ptr<Kernel> plan_conv2d_bfloat16(const PlanRequest& request, const Conv2DGeometry& g,
                                              bool has_bias, const ActivationCall& activation) {
   // oneDNN 3.2 crashes when it makes its kernel for rows of outputs that meet padding alone.
-  if (!Meetings(g).has_all_outputs) return nullptr;
+  if (has_idle_outputs(g)) return nullptr;
   return plan_tiles(request, [&] {
     return make_activated(request, activation, [&](const PlanRequest& linear) {
       return make_conv2d(linear, g, has_bias, {});
@@ -560,7 +583,7 @@ std::unique_ptr<Kernel> plan_conv2d_dgrad_bfloat16(const PlanRequest& request,
                                                    const Conv2DGeometry& g) {
   // The same. Where there are strides, it has another kernel, and inputs that nobody reads.
   const bool has_strides = g.stride_height > 1 || g.stride_width > 1;
-  if (!has_strides && !Meetings(g).has_all_inputs) return nullptr;
+  if (!has_strides && has_idle_inputs(g)) return nullptr;
   return plan_tiles(request, [&] { return make_direct_dgrad(request, g); });
 }
 
