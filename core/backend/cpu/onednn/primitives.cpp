@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/backend/cpu/onednn/idle_parts.h"
 #include "core/backend/cpu/onednn/nan_safe_activation.h"
 #include "core/backend/cpu/onednn/primitive_kernel.h"
 #include "core/backend/cpu/onednn/winograd.h"
@@ -376,61 +377,6 @@ bool uses(dnnl::cpu_isa instructions) {
 
 // Those that add products of bytes in 32 bits.
 bool has_vnni() { return uses(dnnl::cpu_isa::avx512_core_vnni) || uses(dnnl::cpu_isa::avx2_vnni); }
-
-// One axis of a convolution. Each loop below ends at the first meeting, which soon comes.
-struct ConvolvedAxis {
-  int64_t inputs, outputs, taps, stride, dilation, padding;
-
-  bool meet(int64_t output, int64_t tap) const {
-    const int64_t input = output * stride + tap * dilation - padding;
-    return input >= 0 && input < inputs;
-  }
-  // Are there outputs of which all taps meet padding?
-  bool has_idle_outputs() const {
-    for (int64_t output = 0; output < outputs; ++output) {
-      int64_t tap = 0;
-      while (tap < taps && !meet(output, tap)) ++tap;
-      if (tap == taps) return true;
-    }
-    return false;
-  }
-  // Are there taps that meet padding for all outputs?
-  bool has_idle_taps() const {
-    for (int64_t tap = 0; tap < taps; ++tap) {
-      int64_t output = 0;
-      while (output < outputs && !meet(output, tap)) ++output;
-      if (output == outputs) return true;
-    }
-    return false;
-  }
-  // The axis of the convolution that gives the gradient to the input, where there are no strides.
-  ConvolvedAxis backward() const {
-    return {outputs, inputs, taps, 1, dilation, (taps - 1) * dilation - padding};
-  }
-};
-
-std::array<ConvolvedAxis, 2> axes_of(const Conv2DGeometry& g) {
-  return {{{g.input_height, g.output_height, g.kernel_height, g.stride_height, g.dilation_height,
-            g.pad_top},
-           {g.input_width, g.output_width, g.kernel_width, g.stride_width, g.dilation_width,
-            g.pad_left}}};
-}
-
-bool has_idle_taps(const Conv2DGeometry& g) {
-  const auto axes = axes_of(g);
-  return axes[0].has_idle_taps() || axes[1].has_idle_taps();
-}
-
-bool has_idle_outputs(const Conv2DGeometry& g) {
-  const auto axes = axes_of(g);
-  return axes[0].has_idle_outputs() || axes[1].has_idle_outputs();
-}
-
-// Are there inputs that no output reads? For convolutions without strides.
-bool has_idle_inputs(const Conv2DGeometry& g) {
-  const auto axes = axes_of(g);
-  return axes[0].backward().has_idle_outputs() || axes[1].backward().has_idle_outputs();
-}
 
 std::unique_ptr<Kernel> make_direct_conv2d(const PlanRequest& request, const Conv2DGeometry& g,
                                            bool has_bias, const ActivationCall& activation) {
