@@ -214,6 +214,28 @@ const void* prepare(const Conv2DCall& call, const Plan& plan, int64_t piece, con
 
 char* advance(void* data, int64_t bytes) { return static_cast<char*>(data) + bytes; }
 
+// Copies `count` words and writes zeros behind them.
+template <typename Word>
+__global__ void lengthen(const Word* __restrict__ from, Word* __restrict__ to, int64_t count,
+                         int64_t longer_count) {
+  begin_kernel();
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < longer_count) to[i] = i < count ? from[i] : Word{};
+}
+
+// The numbers behind a patch's taps are multiplied by zeros, which this puts behind the kernel.
+void lengthen_kernel(const void* kernel, void* longer, int64_t bytes, int64_t zero_bytes,
+                     cudaStream_t stream) {
+  int64_t word = std::min(widest_word(bytes), widest_word(zero_bytes));
+  while (!is_aligned(kernel, word)) word /= 2;
+  const int64_t count = bytes / word, longer_count = count + zero_bytes / word;
+  dispatch_word(word, [&]<typename Word>(Type<Word>) {
+    lengthen<<<static_cast<unsigned>(ceil_div(longer_count, kThreads)), kThreads, 0, stream>>>(
+        static_cast<const Word*>(kernel), static_cast<Word*>(longer), count, longer_count);
+  });
+  check_launch("lengthen_kernel");
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> plan_conv2d_product(const Conv2DCall& call) {
@@ -221,7 +243,6 @@ std::unique_ptr<Kernel> plan_conv2d_product(const Conv2DCall& call) {
   if (!found) return nullptr;
   const Plan plan = *found;
   const int64_t channels = call.geometry.output_channels;
-  // The numbers behind a patch's taps are multiplied by zeros.
   const GemmShape shape{.m = plan.rows, .n = channels, .k = plan.row_length};
   const int64_t kernel_bytes = plan.columns * channels * plan.item;
   const int64_t zero_bytes = plan.row_length * channels * plan.item - kernel_bytes;
@@ -239,10 +260,7 @@ std::unique_ptr<Kernel> plan_conv2d_product(const Conv2DCall& call) {
         const void* bias = call.has_bias ? args.inputs[2] : nullptr;
         const void* kernel = args.inputs[1];
         if (zero_bytes > 0) {
-          check(cudaMemcpyAsync(args.workspace, kernel, static_cast<size_t>(kernel_bytes),
-                                cudaMemcpyDeviceToDevice, stream),
-                "cudaMemcpyAsync");
-          zero_memory(advance(args.workspace, kernel_bytes), zero_bytes, args.stream);
+          lengthen_kernel(kernel, args.workspace, kernel_bytes, zero_bytes, stream);
           kernel = args.workspace;
         }
         char* patches = advance(args.workspace, longer_kernel_bytes);
