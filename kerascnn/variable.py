@@ -372,7 +372,11 @@ class Variable(_core.Operators):
 
     @property
     def value(self) -> Any:
-        """The tensor that shares this variable's memory; inside a trace, a symbolic value."""
+        """The tensor that shares this variable's memory; inside a trace, a symbolic value.
+
+        Outside a trace a later `assign` changes the tensor too, as in Keras on PyTorch:
+        `ops.copy(variable.value)` is one that keeps its values.
+        """
         value = self._stored()
         wanted = self._read_dtype()
         if wanted is None:

@@ -149,6 +149,19 @@ def pytest_fixture_setup(fixturedef, request) -> None:
 
 
 @pytest.fixture(autouse=True)
+def few_threads_for_pytorch():
+    """Lets PyTorch, where a module has imported it, have no more than 8 threads.
+
+    With more, PyTorch 2.11 to 2.13 corrupt memory on a CPU with AVX-512: oneDNN's `jit_1x1`
+    kernel for the gradient of a 1x1 kernel with strides does, where the number of input channels
+    is no multiple of 16. kerascnn does not use that kernel there.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() > 8:
+        torch.set_num_threads(8)
+
+
+@pytest.fixture(autouse=True)
 def seeded_test(request):
     """Makes weights that a test draws without a seed repeatable by KERASCNN_TEST_SEED."""
     _start_anew(request.node.nodeid)

@@ -145,6 +145,16 @@ class Work:
         keras.saving.load_model(self.folder / "whole.keras")
         assert not list(self.folder.rglob("*.part"))
 
+    def usual_holdings(self, call):
+        """What the process holds after a call, or after a check where that is more.
+
+        A fork ends OpenMP's threads. Then there are as many as the work since then had use for.
+        """
+        getattr(self, call)()
+        after_call = holdings()
+        self.check()
+        return after_call | holdings()
+
 
 @contextlib.contextmanager
 def limit(kind, value):
@@ -173,9 +183,7 @@ def run_in_little_memory(folder, call, seed, rounds, has_run):
     rng = np.random.default_rng(seed)
     choose_threads(rng)
     work = Work(folder, seed)
-    if has_run:
-        getattr(work, call)()
-    before = holdings()
+    before = work.usual_holdings(call) if has_run else None
     failed = 0
     for room in [0, *np.sort(2.0 ** rng.uniform(12, 26, rounds - 1))]:
         try:
@@ -233,8 +241,7 @@ def test_little_memory(tmp_path, processes, rng, amount, note, call, has_run):
 def run_without_descriptors(folder, call, seed, rounds):
     """Leaves a call none, one, two descriptors, until it has enough of them."""
     work = Work(folder, seed)
-    getattr(work, call)()
-    before = holdings()
+    before = work.usual_holdings(call)
     for room in range(rounds):
         highest = max(int(name) for name in os.listdir("/proc/self/fd"))
         taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(highest + 1)]
@@ -263,8 +270,7 @@ def test_no_descriptors(tmp_path, processes, rng, amount, note, call):
 def run_without_shared_memory(folder, seed):
     """No file may grow, those in /dev/shm neither, in which locks of processes lie."""
     work = Work(folder, seed)
-    work.processes()
-    before = holdings()
+    before = work.usual_holdings("processes")
     with pytest.raises(OSError, match="shared memory") as caught, limit(resource.RLIMIT_FSIZE, 0):
         work.processes()
     assert "use_multiprocessing=False" in str(caught.value)

@@ -1,12 +1,12 @@
 """Trains, predicts and runs single operations on a GPU, for tools that check each memory access.
 
-    python tests/gpu/sanitized_steps.py [--short] [--by-rules] [--no-halves] [names of parts]
+    python tests/gpu/sanitized_steps.py [--short] [--by-rules] [names of parts]
 
 There are few steps, because these tools make a run a hundred times as long. --short runs even less,
 for the slowest tools. --by-rules leaves out the timing of kernels, which runs dozens of candidates
-many times each. --no-halves leaves out 16-bit dtypes. With names of parts, such as
-train_recurrent_networks, only these run. `test_compute_sanitizer.py` runs this under
-each tool of NVIDIA's compute-sanitizer, and `test_poisoned_memory.py` in memory full of NaN.
+many times each. With names of parts, such as train_recurrent_networks, only these run.
+`test_compute_sanitizer.py` runs this under each tool of NVIDIA's compute-sanitizer, and
+`test_poisoned_memory.py` in memory full of NaN.
 """
 
 import itertools
@@ -21,14 +21,11 @@ from kerascnn import layers, ops
 
 SHORT = "--short" in sys.argv
 BY_RULES = "--by-rules" in sys.argv
-NO_HALVES = "--no-halves" in sys.argv
 
 
 def each_policy(*policies):
     """Makes these policies the global one in turn, then float32 again."""
     for policy in policies:
-        if NO_HALVES and policy.startswith("mixed"):
-            continue
         keras.config.set_dtype_policy(policy)
         yield policy
     keras.config.set_dtype_policy("float32")
@@ -214,10 +211,7 @@ def train_with_kernels_of_libraries(rng):
 
 
 def train_a_kernel_by_warpgroups(rng):
-    """Runs the gradient of a kernel of many channels, which is not cuDNN's in float32.
-
-    No other convolution is there: racecheck reports the kernels of cuDNN's data gradients.
-    """
+    """Runs the gradient of a kernel of many channels, which is not cuDNN's in float32."""
     x = rng.standard_normal((64, 16, 15, 64)).astype("float32")
     model = keras.Sequential(
         [
@@ -265,9 +259,7 @@ def train_with_kernels_of_everyday_networks(rng):
     """Runs patches as products, depthwise convolutions, pooling and attention, at odd sizes."""
     x = rng.integers(0, 256, (7, 35, 33, 3), np.uint8)
     y = rng.integers(0, 13, 7)
-    for policy in each_policy(
-        *["float32", "mixed_float16"] if NO_HALVES or not SHORT else [], "mixed_bfloat16"
-    ):
+    for policy in each_policy(*[] if SHORT else ["float32", "mixed_float16"], "mixed_bfloat16"):
         inputs = keras.Input((35, 33, 3), dtype="uint8")
         images = layers.Rescaling(1 / 255)(inputs)
         images = layers.Conv2D(40, 7, 2, padding="same", activation="relu")(images)

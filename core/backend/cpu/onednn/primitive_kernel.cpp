@@ -58,7 +58,8 @@ bool has_room(size_t bytes) {
 }
 
 #ifdef _OPENMP
-// How many threads of OpenMP's, this one included, stand by for regions that this one begins.
+// How many threads of OpenMP's, this one included, stand by for regions that this one begins: as
+// many as its largest region since the last fork had.
 thread_local int standing_by = 1;
 
 // A forked child has none of OpenMP's threads, but waits for them. Where they have ended before the
