@@ -146,14 +146,13 @@ class Work:
         assert not list(self.folder.rglob("*.part"))
 
     def usual_holdings(self, call):
-        """What the process holds after a call, or after a check where that is more.
+        """What the process holds after a call and a check, which is the last work each time.
 
-        A fork ends OpenMP's threads. Then there are as many as the work since then had use for.
+        OpenMP has as many threads as that had use for: it ends the others, and so does a fork.
         """
         getattr(self, call)()
-        after_call = holdings()
         self.check()
-        return after_call | holdings()
+        return holdings()
 
 
 @contextlib.contextmanager
@@ -194,9 +193,9 @@ def run_in_little_memory(folder, call, seed, rounds, has_run):
         except OSError as error:
             assert error.errno == errno.ENOMEM, error
             failed += 1
+        work.check()
         if has_run:
             check_nothing_is_left(before)
-        work.check()
     getattr(work, call)()
     (folder / "failed").write_text(str(failed))
 
@@ -255,8 +254,8 @@ def run_without_descriptors(folder, call, seed, rounds):
             assert error.errno == errno.EMFILE, error
         for descriptor in taken:
             os.close(descriptor)
-        check_nothing_is_left(before)
         work.check()
+        check_nothing_is_left(before)
 
 
 @pytest.mark.timeout(20_000)
@@ -275,8 +274,8 @@ def run_without_shared_memory(folder, seed):
         work.processes()
     assert "use_multiprocessing=False" in str(caught.value)
     del caught  # whose frames hold what was made before the error
-    check_nothing_is_left(before)
     work.check()
+    check_nothing_is_left(before)
     work.threads()
     work.processes()
 

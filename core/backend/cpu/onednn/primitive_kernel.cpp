@@ -58,8 +58,9 @@ bool has_room(size_t bytes) {
 }
 
 #ifdef _OPENMP
-// How many threads of OpenMP's, this one included, stand by for regions that this one begins: as
-// many as its largest region since the last fork had.
+// How many threads of OpenMP's, this one included, stand by for regions that this one begins. Of
+// these its library ends those that a region of oneDNN's leaves out, and starts them again for one
+// that does not, without a trial.
 thread_local int standing_by = 1;
 
 // A forked child has none of OpenMP's threads, but waits for them. Where they have ended before the
